@@ -1,0 +1,1 @@
+"""headgate beside other rate limiters; start with `python -m benchmarks.run`."""

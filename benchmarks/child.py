@@ -1,0 +1,35 @@
+"""One measurement in a process of its own: `python -m benchmarks.child many-keys limits gcra`."""
+
+import json
+import os
+import sys
+
+from benchmarks import yardsticks
+from benchmarks.rivals import BY_NAME
+from benchmarks.scenarios import SCENARIOS, memory
+
+
+def measure(scenario: str, rival: str, algorithm: str, quick: bool) -> dict[str, float]:
+    """Run one scenario for one algorithm of one rival, here."""
+    module = BY_NAME[rival].load()
+    return SCENARIOS[scenario].measure(module, module.ALGORITHMS[algorithm], algorithm, quick)
+
+
+def main(arguments: list[str]) -> None:
+    """Print the measurement named by the arguments as JSON."""
+    quick = "--quick" in arguments
+    words = [word for word in arguments if word != "--quick"]
+    if words == ["yardsticks"]:
+        answer = yardsticks.measure()
+    elif words == ["dict-memory"]:
+        answer = {"bytes": yardsticks.dict_bytes_per_key(memory.QUICK if quick else memory.FULL)}
+    else:
+        scenario, rival, algorithm = words
+        answer = measure(scenario, rival, algorithm, quick)
+    print(json.dumps(answer), flush=True)
+    # Taking a million keys apart, or waiting for a rival's timer, is not part of the job.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

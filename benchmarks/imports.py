@@ -1,0 +1,43 @@
+"""How long importing takes: fresh processes, the packages in turn, the median of several."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from statistics import median
+from typing import TypedDict
+
+_PROBE = Path(__file__).with_name("import_probe.py")
+
+
+class ImportCost(TypedDict):
+    """What importing one package brings along."""
+
+    ns: float
+    threads: int
+    third_party: list[str]
+
+
+def _probe(package: str) -> ImportCost | None:
+    done = subprocess.run(
+        [sys.executable, "-P", str(_PROBE), package], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        return None
+    cost: ImportCost = json.loads(done.stdout)
+    return cost
+
+
+def measure(packages: Iterable[str], rounds: int) -> dict[str, ImportCost]:
+    """Median import cost of each package; one that cannot be imported is left out."""
+    # The first round is thrown away: it may have to compile.
+    costs = {package: cost for package in packages if (cost := _probe(package))}
+    times: dict[str, list[float]] = {package: [] for package in costs}
+    for _ in range(rounds):
+        for package in costs:
+            if again := _probe(package):
+                times[package].append(again["ns"])
+    for package, cost in costs.items():
+        cost["ns"] = median(times[package] or [cost["ns"]])
+    return costs

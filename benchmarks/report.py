@@ -1,0 +1,121 @@
+"""The results as tables to read in a terminal."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from benchmarks.imports import ImportCost
+from benchmarks.rows import Results, Row
+from benchmarks.scenarios import SCENARIOS
+from benchmarks.verdicts import Verdict
+
+_OURS = "headgate"
+
+
+def table(head: Sequence[str], body: Sequence[Sequence[str]], left: int = 2) -> Iterator[str]:
+    """Lines of a table whose first `left` columns hold words and the others numbers."""
+    widths = [max(len(line[column]) for line in (head, *body)) for column in range(len(head))]
+
+    def line(cells: Sequence[str]) -> str:
+        return "  ".join(
+            cell.ljust(width) if column < left else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(cells, widths, strict=True))
+        ).rstrip()
+
+    yield line(head)
+    yield line(["-" * width for width in widths])
+    yield from map(line, body)
+
+
+def _grouped(rows: Sequence[Row]) -> list[Row]:
+    """Rows by algorithm in the order they were first met, ours first."""
+    algorithms = list(dict.fromkeys(row.job.algorithm for row in rows))
+    return sorted(rows, key=lambda row: algorithms.index(row.job.algorithm))
+
+
+def _names(row: Row) -> list[str]:
+    return [row.job.algorithm, row.job.rival]
+
+
+def _speed_cells(row: Row, results: Results, clock: float | None) -> list[str]:
+    if not row.runs:
+        return [*_names(row), row.problem or "not measured", "", "", ""]
+    ns = row.best()
+    ours = results.get(row.job.scenario, _OURS, row.job.algorithm)
+    times = f"{ns / ours.best():.2f} x" if ours and ours is not row else ""
+    return [
+        *_names(row),
+        f"{1e9 / ns:,.0f}" + ("" if row.right else " (wrong answer)"),
+        f"{ns:,.0f}",
+        f"{ns / clock:.1f}" if clock else "",
+        times,
+    ]
+
+
+def _thread_cells(row: Row) -> list[str]:
+    if not row.runs:
+        return [*_names(row), row.problem or "not measured", "", "", "", ""]
+    admitted = [int(run["admitted"]) for run in row.runs]
+    span = f"{min(admitted):,}"
+    if min(admitted) != max(admitted):
+        span += f" to {max(admitted):,}"
+    return [
+        *_names(row),
+        f"{int(row.runs[0]['expected']):,}",
+        span,
+        f"{row.worst_error():+.2f} %" if row.worst_error() else "exact",
+        f"{sum(run['failed'] for run in row.runs):,.0f}",
+        f"{1e9 / row.best():,.0f}",
+    ]
+
+
+def _memory_cells(row: Row) -> list[str]:
+    if not row.runs:
+        return [*_names(row), row.problem or "not measured", "", ""]
+    run = row.runs[0]
+    return [*_names(row), f"{row.best('bytes'):,.0f}", f"{run['keys']:,}", f"{run['seconds']:.1f}"]
+
+
+def _scenario(name: str, results: Results, clock: float | None) -> Iterator[str]:
+    rows = _grouped(results.of(name))
+    if not rows:
+        return
+    yield f"\n{SCENARIOS[name].title} ({name})\n"
+    if name == "threads":
+        head = ["algorithm", "library", "expected", "admitted", "worst", "raised", "decisions/s"]
+        yield from table(head, [_thread_cells(row) for row in rows])
+    elif name == "memory":
+        head = ["algorithm", "library", "bytes/key", "keys", "seconds"]
+        yield from table(head, [_memory_cells(row) for row in rows])
+    else:
+        head = ["algorithm", "library", "decisions/s", "ns", "clock reads", "headgate is"]
+        yield from table(head, [_speed_cells(row, results, clock) for row in rows])
+
+
+def render(
+    results: Results,
+    yardsticks: Mapping[str, float],
+    dict_bytes: float | None,
+    imports: Mapping[str, ImportCost],
+    verdicts: Sequence[Verdict],
+) -> Iterator[str]:
+    """Yield the whole report, line by line."""
+    if yardsticks:
+        yield "\nyardsticks\n"
+        body = [[name, f"{ns:,.0f}"] for name, ns in yardsticks.items()]
+        yield from table(["what", "ns"], body, left=1)
+    for name in SCENARIOS:
+        yield from _scenario(name, results, yardsticks.get("time.monotonic_ns"))
+    if dict_bytes is not None:
+        yield f"\na bare dict of str to float: {dict_bytes:.0f} bytes/key"
+    if imports:
+        yield "\nimport in a fresh process\n"
+        json_ns = imports["json"]["ns"] if "json" in imports else None
+        body = [
+            [name, f"{cost['ns'] / 1e6:.1f}", f"{cost['ns'] / json_ns:.1f} x" if json_ns else ""]
+            for name, cost in imports.items()
+        ]
+        yield from table(["package", "ms", "in json"], body, left=1)
+    if verdicts:
+        yield "\ntargets\n"
+        yield from map(str, verdicts)
+        reached = sum(verdict.reached for verdict in verdicts)
+        yield f"\n{reached} of {len(verdicts)} targets reached"

@@ -1,0 +1,30 @@
+"""headgate: flow control for Python services."""
+
+from __future__ import annotations
+
+from .clock import Clock, ManualClock, SystemClock
+from .decision import Ask, Decision
+from .errors import HeadgateError, LimitExceeded, LimitSyntaxError, NeverFits, StoreError
+from .limit import Limit
+from .limiter import AsyncLimiter, Limiter
+from .stores import MemoryStore
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Ask",
+    "AsyncLimiter",
+    "Clock",
+    "Decision",
+    "HeadgateError",
+    "Limit",
+    "LimitExceeded",
+    "LimitSyntaxError",
+    "Limiter",
+    "ManualClock",
+    "MemoryStore",
+    "NeverFits",
+    "StoreError",
+    "SystemClock",
+    "__version__",
+]

@@ -1,0 +1,77 @@
+"""Even: calls at least window/quota apart, with no burst at all.
+
+State: an instant, and what was still owed then, in 1/quota ticks: a call of cost c owes c
+intervals, and nobody passes before the debt is paid. The next caller pays, so an idle key
+admits any cost up to the quota at once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .base import MOST, NEVER, REFUSED, Algorithm, Outcome, State
+
+if TYPE_CHECKING:
+    from ..limit import Limit
+
+__all__ = ["Even"]
+
+
+class Even(Algorithm):
+    """Strict spacing."""
+
+    books = True
+
+    def __init__(self, limit: Limit, permille: int = 0) -> None:
+        super().__init__(limit, permille)
+        self.forgets = MOST // self.quota
+
+    def owing(self, at: int, owed: int, now: int) -> tuple[int, int]:
+        """What is owed, and the instant it is true of."""
+        elapsed = now - at
+        if elapsed >= 0:
+            if elapsed >= self.forgets:
+                return now, 0
+            owed -= elapsed * self.quota
+            return now, owed if owed > 0 else 0
+        if -elapsed <= self.window:  # the clock went back: it stands still
+            return at, owed
+        return now, owed
+
+    def take(self, a: int, b: int, c: int, now: int, cost: int, max_wait: int) -> Outcome:
+        if cost > self.quota:
+            return REFUSED, a, b, c
+        at, owed = self.owing(a, b, now)
+        if owed == 0:
+            return at - now, at, cost * self.window, 0
+        ticks = -(-owed // self.quota)
+        if at - now + ticks > max_wait:
+            return REFUSED, a, b, c
+        # Counted from the whole tick at which it passes, so no two are closer than they may be.
+        return at - now + ticks, at, ticks * self.quota + cost * self.window, 0
+
+    def look(self, a: int, b: int, c: int, now: int, cost: int) -> tuple[int, int, int]:
+        at, owed = self.owing(a, b, now)
+        wait = at - now - (-owed // self.quota)
+        return int(wait == 0), NEVER if cost > self.quota else wait, wait
+
+    def charge(self, a: int, b: int, c: int, now: int, cost: int) -> State:
+        at, owed = self.owing(a, b, now)
+        return at, min(MOST, owed + cost * self.window), 0
+
+    def refund(self, a: int, b: int, c: int, now: int, cost: int, at: int) -> State:
+        then, owed = self.owing(a, b, now)
+        back = cost * self.window
+        if at > now:  # a booking is undone only as far as nobody has booked behind it
+            back -= max(0, owed - ((at - then) * self.quota + back))
+        return then, max(0, owed - max(0, back)), 0
+
+    def forecast(self, a: int, b: int, c: int, now: int, ahead: int, cost: int) -> int:
+        at, owed = self.owing(a, b, now)
+        return at - now - (-(owed + ahead * self.window) // self.quota)
+
+    def used(self, a: int, b: int, c: int, now: int) -> tuple[int, int]:
+        return self.owing(a, b, now)[1], self.window
+
+    def spent(self, now: int, top: int, bottom: int) -> State:
+        return now, min(MOST, -(-top * self.window // bottom)), 0

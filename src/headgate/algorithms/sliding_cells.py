@@ -1,0 +1,113 @@
+"""Sliding cells: a window of n cells, of which the oldest leaves as a new one begins.
+
+State: a row of whole numbers: the number of the newest cell, the total, and the n counts, cell
+k at place k % n. Cells are aligned to the epoch, and n of them are exactly one window also
+where n does not divide it.
+"""
+
+from __future__ import annotations
+
+from array import array
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from .base import NEVER, REFUSED, Spread
+
+if TYPE_CHECKING:
+    from ..limit import Limit
+
+__all__ = ["SlidingCells"]
+
+NEWEST, TOTAL, FIRST = 0, 1, 2
+
+
+class SlidingCells(Spread):
+    """The sum over the last n cells, the present one included."""
+
+    def __init__(self, limit: Limit, permille: int = 0) -> None:
+        super().__init__(limit, permille)
+        assert limit.cells is not None
+        self.cells = limit.cells
+
+    @cached_property
+    def shape(self) -> tuple[object, ...]:
+        return (*super().shape, self.cells)
+
+    def cell(self, now: int) -> int:
+        """The number of the cell that holds an instant."""
+        windows, rest = divmod(now, self.window)
+        return windows * self.cells + rest * self.cells // self.window
+
+    def begin(self, cell: int) -> int:
+        """The first instant of a cell."""
+        windows, rest = divmod(cell, self.cells)
+        return windows * self.window - (-rest * self.window // self.cells)
+
+    def empty(self) -> array[int]:
+        return array("q", bytes(8 * (FIRST + self.cells)))
+
+    def roll(self, state: array[int], now: int) -> int:
+        """Drop the cells that have left the window; the number of the present cell."""
+        cell, newest = self.cell(now), state[NEWEST]
+        if cell > newest:
+            if cell - newest >= self.cells:
+                state[TOTAL:] = array("q", bytes(8 * (1 + self.cells)))
+            elif state[TOTAL]:
+                for old in range(newest + 1, cell + 1):
+                    place = FIRST + old % self.cells
+                    state[TOTAL] -= state[place]
+                    state[place] = 0
+            state[NEWEST] = cell
+        elif newest - cell > self.cells:  # the clock went far back: all of it counts as new
+            total = state[TOTAL]
+            state[TOTAL:] = array("q", bytes(8 * (1 + self.cells)))
+            state[NEWEST], state[TOTAL], state[FIRST + cell % self.cells] = cell, total, total
+        return state[NEWEST]
+
+    def take(self, state: array[int], now: int, cost: int) -> int:
+        self.roll(state, now)
+        return 0 if state[TOTAL] + cost <= self.quota else REFUSED
+
+    def put(
+        self, state: array[int], now: int, cost: int, token: int = 0, expires: int = 0
+    ) -> None:
+        cell = self.roll(state, now)
+        state[TOTAL] += cost
+        state[FIRST + cell % self.cells] += cost
+
+    def look(self, state: array[int], now: int, cost: int) -> tuple[int, int, int]:
+        newest, total = self.roll(state, now), state[TOTAL]
+        reset = self.leaving(state, newest, total) - now if total else 0
+        if cost > self.quota:
+            retry = NEVER
+        elif total + cost <= self.quota:
+            retry = 0
+        else:
+            retry = self.leaving(state, newest, total + cost - self.quota) - now
+        return max(0, self.quota - total), retry, reset
+
+    def leaving(self, state: array[int], newest: int, needed: int) -> int:
+        """The instant by which `needed` has left the window."""
+        for cell in range(newest - self.cells + 1, newest + 1):
+            needed -= state[FIRST + cell % self.cells]
+            if needed <= 0:
+                return self.begin(cell + self.cells)
+        return self.begin(newest + self.cells)
+
+    def refund(self, state: array[int], now: int, cost: int, at: int) -> None:
+        newest, cell = self.roll(state, now), self.cell(at)
+        if newest - self.cells < cell <= newest:
+            place = FIRST + cell % self.cells
+            cost = min(cost, state[place])
+            state[place] -= cost
+            state[TOTAL] -= cost
+
+    def forecast(self, state: array[int], now: int, ahead: int, cost: int) -> int:
+        # n cells in a row admit no more than the quota, and reach back all of a window but a cell.
+        later, rest = divmod(ahead + cost - 1, self.quota)
+        cell = -(-self.window // self.cells)
+        return self.look(state, now, rest + 1)[1] + later * (self.window - cell)
+
+    def used(self, state: array[int], now: int) -> tuple[int, int]:
+        self.roll(state, now)
+        return state[TOTAL], 1

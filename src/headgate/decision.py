@@ -1,0 +1,277 @@
+"""Ask and Decision: what a store is asked, and what it answers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from .keys import Key
+    from .limit import Limit
+
+__all__ = ["Ask", "Decision", "JointDecision", "Seen", "check_cost", "joined"]
+
+INFINITY = float("inf")
+
+
+def check_cost(cost: int) -> int:
+    """A cost as it is, or an error that says what is wrong with it."""
+    if type(cost) is not int:
+        if isinstance(cost, bool) or not isinstance(cost, int):
+            raise TypeError(f"a cost is an int, not {type(cost).__name__} {cost!r}")
+        cost = int(cost)
+    if not 0 <= cost < 2**53:
+        raise ValueError(f"a cost is an int from 0 to 2**53 - 1, not {cost}")
+    return cost
+
+
+class Ask(NamedTuple):
+    """One question to a store about one key and one limit.
+
+    `op` is one of
+    take     take `cost` or be refused (and then so is every other take of the same call)
+    check    would it pass? takes nothing, vetoes nothing
+    shadow   take if it fits, but never veto the others
+    charge   take whatever the limit says
+    refund   give back `cost` taken at the instant `at`
+    settle   replace what the reservation `token` took by `cost`
+    release  give back the permit `token`
+    renew    let the permit `token` live for `ttl` from now
+    reset    forget the key
+    """
+
+    op: str
+    limit: Limit
+    key: Key = ""
+    cost: int = 1
+    space: str = ""
+    """The namespace: limits of the same id and namespace share their state."""
+    max_wait: int = 0
+    """How many microseconds of delay the caller accepts."""
+    least: int = -1
+    """With a partial take, the smallest grant that is worth having; -1 asks for all of it."""
+    token: int = 0
+    """Names a permit or a reservation, made by the caller."""
+    ttl: int = 0
+    """Microseconds until a permit or reservation comes back by itself; 0: never."""
+    at: int = 0
+    """For refund: the instant, in microseconds, at which it was taken."""
+    room: int = 0
+    """Of the elastic part, how many thousandths are open now."""
+
+
+class Source(Protocol):
+    """What a decision reads its numbers from: a limit's algorithm, or numbers already known."""
+
+    @property
+    def limit(self) -> Limit: ...
+
+    @property
+    def per_second(self) -> int:
+        """How many ticks a second has."""
+        ...
+
+    def look(self, a: int, b: int, c: int, now: int, cost: int) -> tuple[int, int, int]:
+        """`remaining`, and in ticks `retry` and `reset`; -1 stands for never."""
+        ...
+
+
+class Decision:
+    """The answer to one hit; true when it may go ahead.
+
+    The numbers are computed when they are first read, so a caller who only wants the verdict
+    does not pay for them.
+    """
+
+    __slots__ = ("_cost", "_now", "_outcome", "_seen", "_source")
+
+    def __init__(
+        self, source: Source, outcome: tuple[int, int, int, int], now: int, cost: int
+    ) -> None:
+        self._source = source
+        self._outcome = outcome  # the wait in ticks (-1: refused), then the state it leaves
+        self._now = now
+        self._cost = cost
+
+    @property
+    def allowed(self) -> bool:
+        """Whether the call may go ahead, after `delay` seconds."""
+        return self._outcome[0] >= 0
+
+    def __bool__(self) -> bool:
+        return self._outcome[0] >= 0
+
+    @property
+    def limit(self) -> Limit:
+        """The limit that binds: the one that refused, or the one with the least left."""
+        return self._source.limit
+
+    @property
+    def granted(self) -> int:
+        """How much was taken."""
+        return self._cost if self._outcome[0] >= 0 else 0
+
+    @property
+    def remaining(self) -> int:
+        """How many further hits of cost 1 would pass at this instant."""
+        return self._look()[0]
+
+    @property
+    def retry_after(self) -> float:
+        """Seconds until the same call would pass: 0 if it passed, infinity if it never will."""
+        if self._outcome[0] >= 0:
+            return 0.0
+        return self._seconds(self._look()[1])
+
+    @property
+    def reset_after(self) -> float:
+        """Seconds until the key is as if never used."""
+        return self._seconds(self._look()[2])
+
+    @property
+    def reset_at(self) -> float:
+        """The instant, in seconds since the epoch, at which the key is as if never used."""
+        reset = self._look()[2]
+        return INFINITY if reset < 0 else (self._now + reset) / self._source.per_second
+
+    @property
+    def delay(self) -> float:
+        """Seconds the caller must let pass before acting."""
+        wait = self._outcome[0]
+        return wait / self._source.per_second if wait > 0 else 0.0
+
+    @property
+    def degraded(self) -> bool:
+        """Whether a stand-in decided because the store could not."""
+        return False
+
+    @property
+    def parts(self) -> tuple[Decision, ...]:
+        """One decision for each limit."""
+        return (self,)
+
+    @property
+    def at(self) -> int:
+        """The instant of the decision, in microseconds since the epoch."""
+        return self._now * (1_000_000 // self._source.per_second)
+
+    @property
+    def asked(self) -> int:
+        """How much was asked for."""
+        return self._cost
+
+    def after_delay(self) -> Decision:
+        """The same decision once its delay has passed."""
+        _, a, b, c = self._outcome
+        return Decision(self._source, (0, a, b, c), self._now, self._cost)
+
+    def let_pass(self) -> Decision:
+        """The same call let through although nothing is left for it."""
+        seen = Seen(self.limit, self._source.per_second)
+        return Decision(seen, (0, 0, 0, self._look()[2]), self._now, self._cost)
+
+    def refused(self) -> Decision:
+        """The same numbers, as a refusal."""
+        _, a, b, c = self._outcome
+        return Decision(self._source, (-1, a, b, c), self._now, self._cost)
+
+    def _look(self) -> tuple[int, int, int]:
+        try:
+            return self._seen
+        except AttributeError:
+            _, a, b, c = self._outcome
+            self._seen = self._source.look(a, b, c, self._now, self._cost)
+            return self._seen
+
+    def _seconds(self, ticks: int) -> float:
+        return INFINITY if ticks < 0 else ticks / self._source.per_second
+
+    def __repr__(self) -> str:
+        verdict = "allowed" if self.allowed else "refused"
+        retry = "" if self.allowed else f", retry_after={self.retry_after:g}"
+        delay = f", delay={self.delay:g}" if self.delay else ""
+        return (
+            f"<Decision {verdict} by {str(self.limit)!r}: remaining={self.remaining}"
+            f"{retry}, reset_after={self.reset_after:g}{delay}>"
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        wait = self._outcome[0]
+        seen = Seen(self.limit, self._source.per_second)
+        return Decision, (seen, (wait, *self._look()), self._now, self._cost)
+
+
+class Seen:
+    """The source of a decision whose numbers are known: they stand where a state would."""
+
+    __slots__ = ("limit", "per_second")
+
+    def __init__(self, limit: Limit, per_second: int) -> None:
+        self.limit = limit
+        self.per_second = per_second
+
+    def look(self, a: int, b: int, c: int, now: int, cost: int) -> tuple[int, int, int]:
+        return a, b, c
+
+
+class JointDecision(Decision):
+    """The answer of several limits together: all of them or none."""
+
+    __slots__ = ("_parts",)
+
+    def __init__(self, parts: tuple[Decision, ...], vetoes: tuple[bool, ...]) -> None:
+        refusing = [part for part, veto in zip(parts, vetoes, strict=True) if veto]
+        if refusing:
+            binding = max(refusing, key=lambda part: part.retry_after)
+        else:
+            binding = min(parts, key=lambda part: part.remaining)
+        super().__init__(binding._source, binding._outcome, binding._now, binding._cost)
+        self._parts = parts
+
+    @property
+    def granted(self) -> int:
+        return max(part.granted for part in self._parts) if self.allowed else 0
+
+    @property
+    def remaining(self) -> int:
+        return min(part.remaining for part in self._parts)
+
+    @property
+    def reset_after(self) -> float:
+        return max(part.reset_after for part in self._parts)
+
+    @property
+    def reset_at(self) -> float:
+        return max(part.reset_at for part in self._parts)
+
+    @property
+    def delay(self) -> float:
+        return max(part.delay for part in self._parts) if self.allowed else 0.0
+
+    @property
+    def degraded(self) -> bool:
+        return any(part.degraded for part in self._parts)
+
+    @property
+    def parts(self) -> tuple[Decision, ...]:
+        return self._parts
+
+    def after_delay(self) -> Decision:
+        return joined(tuple(part.after_delay() for part in self._parts))
+
+    def refused(self) -> Decision:
+        if not self.allowed:
+            return self
+        return JointDecision(
+            tuple(part.refused() for part in self._parts), (True,) * len(self._parts)
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        vetoes = tuple(not part.allowed for part in self._parts)
+        return JointDecision, (self._parts, vetoes)
+
+
+def joined(decisions: tuple[Decision, ...]) -> Decision:
+    """Several limits' decisions as one."""
+    if len(decisions) == 1:
+        return decisions[0]
+    return JointDecision(decisions, tuple(not decision.allowed for decision in decisions))

@@ -1,0 +1,67 @@
+"""The error tree: everything headgate raises on purpose, under one root."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .decision import Decision
+
+__all__ = ["HeadgateError", "LimitExceeded", "LimitSyntaxError", "NeverFits", "StoreError"]
+
+
+class HeadgateError(Exception):
+    """The root of headgate's own errors."""
+
+
+class LimitExceeded(HeadgateError):
+    """A call was refused; `decision` says by which limit and for how long."""
+
+    def __init__(self, decision: Decision, key: object = "") -> None:
+        super().__init__(decision, key)
+        self.decision = decision
+        self.key = key
+
+    def __str__(self) -> str:
+        decision = self.decision
+        what = f"limit {str(decision.limit)!r} exceeded"
+        where = f" for key {self.key!r}" if self.key != "" else ""
+        wait = decision.retry_after
+        if wait == float("inf"):
+            return f"{what}{where}"
+        return f"{what}{where}; retry after {wait:g} s"
+
+    @property
+    def retry_after(self) -> float:
+        """Seconds until the same call could pass; infinity if never."""
+        return self.decision.retry_after
+
+
+class NeverFits(LimitExceeded):
+    """A wait for a cost above the capacity: no amount of waiting would help."""
+
+    def __str__(self) -> str:
+        where = f" (key {self.key!r})" if self.key != "" else ""
+        return f"the cost can never fit into the limit {str(self.decision.limit)!r}{where}"
+
+
+class StoreError(HeadgateError):
+    """A store could not be opened, could not answer, or was already closed."""
+
+
+class LimitSyntaxError(HeadgateError, ValueError):
+    """A limit's text could not be read; `position` is where, counted from 0."""
+
+    def __init__(self, text: str, position: int, problem: str) -> None:
+        super().__init__(text, position, problem)
+        self.text = text
+        self.position = position
+        self.problem = problem
+
+    def __str__(self) -> str:
+        caret = " " * self.position + "^"
+        return (
+            f"{self.problem} (at position {self.position})\n"
+            f"    {self.text}\n"
+            f"    {caret}"
+        )

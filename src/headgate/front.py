@@ -1,0 +1,268 @@
+"""Front: what Limiter and AsyncLimiter share."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from .clock import Clock, ticks_of
+from .decision import Ask, Decision, check_cost, joined
+from .errors import LimitExceeded, NeverFits
+from .keys import Key, canonical
+from .limit import Limit
+from .stores import open_store
+from .waiting import AsyncWaiter, ThreadWaiter, Waiter, lines_of, too_large
+
+if TYPE_CHECKING:
+    from .stores.base import Store
+
+__all__ = ["Front", "LimitFor", "Own", "ttl_of"]
+
+Own: TypeAlias = Limit | str | None
+LimitFor: TypeAlias = (
+    Mapping[Any, Own | Sequence[Own]] | Callable[[Any], Own | Sequence[Own]]
+)
+
+
+class Front:
+    """What both limiters share: limits, asks, and the way a caller waits."""
+
+    coloured: bool
+    """Whether callers await."""
+
+    def __init__(
+        self,
+        *limits: Limit | str,
+        name: str = "",
+        store: Store | str | None = None,
+        clock: Clock | None = None,
+        limit_for: LimitFor | None = None,
+        room: Callable[[], float] | None = None,
+        refuse_share: float = 1.0,
+    ) -> None:
+        if not limits:
+            raise TypeError("a limiter needs at least one limit, such as '100/minute'")
+        self.limits = tuple(Limit.of(limit) for limit in limits)
+        if len({limit.id for limit in self.limits}) < len(self.limits):
+            raise ValueError("two limits of one limiter have the same id; give one a name")
+        if not isinstance(name, str):
+            raise TypeError(f"name is a str, not {type(name).__name__}")
+        if not 0 <= refuse_share <= 1:
+            raise ValueError(f"refuse_share lies between 0 and 1, not {refuse_share!r}")
+        self.name = name
+        self._limit_for = limit_for
+        self._room = room
+        self._concurrent = next((x for x in self.limits if x.algorithm == "concurrency"), None)
+        self._owns = store is None or isinstance(store, str)
+        self.store = open_store(store, clock)
+        self._lines = lines_of(self.store)
+        self._ids = tuple(limit.id for limit in self.limits)
+        self._share = refuse_share
+        self._over = 0.0
+        self._over_lock = threading.Lock()
+        plain = limit_for is None and refuse_share == 1 and len(self.limits) == 1
+        self._quick = self.store.quick(name, self.limits[0]) if plain else None
+
+    # -- asking
+
+    def asks(self, op: str, key: Key, cost: int, **more: Any) -> list[Ask]:
+        """One ask for each limit, with the key's own limits where it has them."""
+        room = self._permille()
+        return [
+            Ask(op, limit, key, cost, self.name, room=room, **more) for limit in self._limits(key)
+        ]
+
+    def _limits(self, key: Key) -> Sequence[Limit]:
+        if self._limit_for is None:
+            return self.limits
+        get = self._limit_for.get if isinstance(self._limit_for, Mapping) else self._limit_for
+        own = get(key)
+        if own is None:
+            return self.limits
+        return self._filed(own, "limit_for")
+
+    def _filed(self, own: Own | Sequence[Own], what: str) -> list[Limit]:
+        """A key's own limits, each filed under the limit it stands for."""
+        if own is None or isinstance(own, str | Limit):
+            own = (own,)
+        if len(own) != len(self.limits):
+            count = len(self.limits)
+            raise ValueError(f"{what} needs a limit for each of this limiter's {count}: {self._ids}")
+        return [
+            limit if new is None else Limit.of(new).named(limit.id)
+            for limit, new in zip(self.limits, own, strict=True)
+        ]
+
+    def _permille(self) -> int:
+        if self._room is None:
+            return 0
+        try:
+            room = float(self._room())
+        except Exception:  # a broken signal must not break the caller: no room is the safe answer
+            return 0
+        return max(0, min(1000, int(room * 1000))) if math.isfinite(room) else 0
+
+    def _take(self, key: Key, cost: int, partial: bool) -> Decision:
+        self._refuse_concurrent("hit")
+        check_cost(cost)
+        asks = self.asks("take", key, cost, least=min(1, cost) if partial else -1)
+        decision = joined(tuple(self.store.decide(asks)))
+        if decision.allowed or self._share == 1:
+            return decision
+        return self._let_some_pass(decision)
+
+    def _let_some_pass(self, decision: Decision) -> Decision:
+        """Of the calls over the line refuse only a share, evenly spread."""
+        with self._over_lock:
+            self._over += self._share
+            if self._over >= 1:
+                self._over -= 1
+                return decision
+        return decision.let_pass()
+
+    def _peek(self, key: Key, cost: int) -> Decision:
+        check_cost(cost)
+        return joined(tuple(self.store.decide(self.asks("check", key, cost))))
+
+    def _take_many(self, keys: Iterable[Key], cost: int) -> list[Decision]:
+        if self._quick is not None:
+            quick = self._quick
+            return [quick(key, cost) for key in keys]
+        self._refuse_concurrent("hit_many")
+        groups = [self.asks("take", key, cost) for key in keys]
+        return [joined(tuple(decisions)) for decisions in self.store.decide_many(groups)]
+
+    def _refuse_concurrent(self, what: str) -> None:
+        if self._concurrent is not None:
+            raise TypeError(
+                f"'{self._concurrent}' counts calls under way, and {what}() would never give it "
+                "back; use hold()"
+            )
+
+    def give(self, asks: Sequence[Ask], key: Key) -> list[bool]:
+        """Give something back, and tell whoever waits for the key."""
+        decisions = self.store.decide(asks)
+        self._lines.kick(self.name, canonical(key))
+        return [decision.allowed for decision in decisions]
+
+    # -- waiting
+
+    def _start(
+        self, make: Callable[[int | None], Waiter], key: Key, asks: list[Ask], timeout: float | None
+    ) -> Decision | Waiter:
+        """Take at once if nobody waits; otherwise a waiter in its line."""
+        timeout = _timeout(timeout)
+        name = (self.name, canonical(key), self._ids)
+        queues = any(ask.limit.queue is not None and not ask.limit.nodelay for ask in asks)
+        if queues or not self._lines.waiting(name):
+            most = 1 << 62 if timeout is None else ticks_of(timeout, "timeout")
+            if queues:
+                asks = [ask._replace(max_wait=most) for ask in asks]
+            decision = joined(tuple(self.store.decide(asks)))
+            if decision.allowed and decision.delay:
+                waiter = make(None)
+                self._lines.sleep(waiter, decision)
+                return waiter
+            if decision.allowed or queues or timeout == 0 or too_large(decision):
+                return decision
+        deadline = None if timeout is None else self.store.clock.micros() + ticks_of(timeout, "timeout")
+        waiter = make(deadline)
+        self._lines.join(name, waiter)
+        return waiter
+
+    def _done(self, decision: Decision | None, key: Key) -> Decision:
+        assert decision is not None
+        if decision.allowed:
+            return decision
+        raise (NeverFits if too_large(decision) else LimitExceeded)(decision, key)
+
+    def wait_for(
+        self, key: Key, asks: list[Ask], timeout: float | None, priority: int = 0
+    ) -> Decision:
+        """Take, blocking this thread until it can be."""
+        started = self._start(
+            lambda deadline: ThreadWaiter(asks, deadline, priority), key, asks, timeout
+        )
+        if isinstance(started, Decision):
+            return self._done(started, key)
+        assert isinstance(started, ThreadWaiter)
+        try:
+            started.block(self.store.clock)
+        except BaseException:
+            self._lines.leave(started)
+            raise
+        return self._done(started.decision, key)
+
+    async def await_for(
+        self, key: Key, asks: list[Ask], timeout: float | None, priority: int = 0
+    ) -> Decision:
+        """Take, letting other tasks run until it can be."""
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        started = self._start(
+            lambda deadline: AsyncWaiter(loop, asks, deadline, priority, self.store.clock),
+            key, asks, timeout,
+        )  # fmt: skip
+        if isinstance(started, Decision):
+            return self._done(started, key)
+        assert isinstance(started, AsyncWaiter)
+        try:
+            await started.future
+        except BaseException:
+            self._lines.leave(started)
+            raise
+        return self._done(started.decision, key)
+
+    # -- the rest of the administrator's calls
+
+    def _reset(self, key: Key) -> None:
+        self.give(self.asks("reset", key, 0), key)
+
+    def _set_limit(self, key: Key, limits: Sequence[Own]) -> None:
+        if len(limits) == 1 and limits[0] is None:
+            limits = (None,) * len(self.limits)
+        filed = self._filed(limits, "set_limit")
+        for base, given, limit in zip(self.limits, limits, filed, strict=True):
+            self.store.assign(self.name, base.id, key, None if given is None else limit)
+        self._lines.kick(self.name, canonical(key))
+
+    def _get_limit(self, key: Key) -> tuple[Limit, ...]:
+        return tuple(
+            self.store.assigned(self.name, base.id, key) or limit
+            for base, limit in zip(self.limits, self._limits(key), strict=True)
+        )
+
+    def _close(self) -> None:
+        if self._owns:
+            self.store.close()
+
+    def _refuse_reserving(self, what: str) -> None:
+        if self._concurrent is not None:
+            raise TypeError(f"'{self._concurrent}' counts calls, not costs: use hold(), not {what}()")
+
+    def __repr__(self) -> str:
+        texts = ", ".join(repr(str(limit)) for limit in self.limits)
+        return f"{type(self).__name__}({texts})"
+
+
+def _timeout(timeout: float | None) -> float | None:
+    if timeout is None or timeout == math.inf:
+        return None
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float):
+        raise TypeError(f"timeout is a number of seconds or None, not {timeout!r}")
+    if not timeout >= 0:
+        raise ValueError(f"timeout is at least 0 seconds, not {timeout!r}")
+    return timeout
+
+
+def ttl_of(ttl: float | None) -> int:
+    """A time to live in microseconds; 0 for none."""
+    if ttl is None:
+        return 0
+    micros = ticks_of(ttl, "ttl")
+    if micros < 1:
+        raise ValueError(f"ttl is a number of seconds above 0, not {ttl!r}")
+    return micros

@@ -1,0 +1,356 @@
+"""Limit: how much is allowed, over what time, counted by which algorithm."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any
+
+from . import calendar, language
+from .errors import LimitSyntaxError
+
+__all__ = ["ALGORITHMS", "CEILING", "Limit"]
+
+CEILING = 2**53
+"""Every number a decision computes stays below this, so C and Lua agree with Python."""
+
+ALGORITHMS = (
+    "sliding-window",
+    "fixed-window",
+    "sliding-log",
+    "leaky-bucket",
+    "token-bucket",
+    "gcra",
+    "even",
+    "warm-up",
+    "concurrency",
+)
+
+# An option belongs to the algorithms listed and, where one is given first, implies it.
+_OPTIONS: dict[str, tuple[str, ...]] = {
+    "burst": ("token-bucket", "gcra", "leaky-bucket"),
+    "initial": ("token-bucket",),
+    "refill": ("token-bucket",),
+    "debt": ("token-bucket",),
+    "cells": ("sliding-window",),
+    "queue": ("leaky-bucket",),
+    "delay": ("leaky-bucket",),
+    "nodelay": ("leaky-bucket",),
+    "tz": ("fixed-window",),
+    "anchor": ("fixed-window",),
+    "first_hit": ("fixed-window",),
+    "calendar": ("fixed-window",),
+    "warm_up": ("warm-up",),
+    "cold": ("warm-up",),
+}
+_WORDS = {"first_hit": "first-hit", "warm_up": "warm-up", "calendar": "month or year"}
+
+
+class BadOption(ValueError):
+    """A value a limit cannot have; `option` is the argument it came in."""
+
+    def __init__(self, option: str, problem: str) -> None:
+        super().__init__(problem)
+        self.option = option
+
+
+class Limit:
+    """An immutable limit; made from values, or from text by `Limit.parse`.
+
+    >>> Limit(100, per=60, algorithm="token-bucket", burst=20)
+    Limit('100/minute token-bucket burst 20')
+    """
+
+    __slots__ = (
+        "algorithm", "amount", "anchor", "burst", "calendar", "cells", "cold", "debt", "delay",
+        "elastic", "first_hit", "initial", "kernels", "lease", "name", "nodelay", "queue",
+        "refill", "soft", "text", "tick", "tz", "unit", "warm_up", "window",
+    )  # fmt: skip
+
+    amount: int
+    """How much is admitted per window; for concurrency, how many at once."""
+    window: int
+    """The window in microseconds; of a calendar window its longest form; 0 for concurrency."""
+    algorithm: str
+    tick: int
+    """The resolution of this limit's time: 1, 1,000 or 1,000,000 microseconds."""
+    text: str
+    """The canonical text; `Limit.parse` reads it back."""
+    burst: int | None
+    initial: int | None
+    refill: int
+    debt: bool
+    cells: int | None
+    queue: int | None
+    delay: int
+    nodelay: bool
+    tz: str | None
+    anchor: int | None
+    first_hit: bool
+    calendar: str | None
+    warm_up: int
+    cold: int
+    soft: int
+    elastic: int
+    lease: bool
+    unit: str
+    name: str | None
+    kernels: dict[int, Any]
+    """Where algorithms keep what they derived from this limit."""
+
+    def __init__(
+        self,
+        amount: int | str,
+        per: float | str | timedelta | None = None,
+        algorithm: str | None = None,
+        *,
+        burst: int | None = None,
+        initial: int | None = None,
+        refill: float | str | timedelta | None = None,
+        debt: bool = False,
+        cells: int | None = None,
+        queue: int | None = None,
+        delay: int | None = None,
+        nodelay: bool = False,
+        tz: str | None = None,
+        anchor: datetime | str | None = None,
+        first_hit: bool = False,
+        warm_up: float | str | timedelta | None = None,
+        cold: int | None = None,
+        soft: int = 0,
+        elastic: int = 0,
+        lease: bool = False,
+        unit: str = "",
+        name: str | None = None,
+    ) -> None:
+        if isinstance(amount, str):
+            if per is not None or algorithm is not None:
+                raise TypeError("a limit given as text holds its window and algorithm already")
+            values = _values(Limit.parse(amount))
+            self._fill(values if name is None else {**values, "name": _label(name)})
+            return
+        given = {
+            "burst": burst, "initial": initial, "refill": refill, "debt": debt or None,
+            "cells": cells, "queue": queue, "delay": delay, "nodelay": nodelay or None, "tz": tz,
+            "anchor": anchor, "first_hit": first_hit or None, "warm_up": warm_up, "cold": cold,
+        }  # fmt: skip
+        window, span = calendar.window(per)
+        if span in ("month", "year"):
+            given["calendar"] = span
+        if algorithm is None and per is None:
+            algorithm = "concurrency"
+        algorithm = _chosen(algorithm, [name for name, value in given.items() if value is not None])
+        concurrent = algorithm == "concurrency"
+        if concurrent != (per is None):
+            raise BadOption(
+                "per",
+                "a concurrent limit has no window"
+                if concurrent
+                else f"{algorithm} needs a window: per=60 or per='minute'",
+            )
+        natural = None
+        if given.get("calendar") or tz is not None:
+            natural = span
+            if natural is None:
+                raise BadOption(
+                    "per", "a calendar window is one second, minute, hour, day, week, month or year"
+                )
+        if [tz is not None or given.get("calendar"), anchor is not None, first_hit].count(True) > 1:
+            raise BadOption("anchor", "a window has one start: choose tz, anchor or first-hit")
+        if nodelay and delay is not None:
+            raise BadOption("delay", "nodelay and delay exclude each other")
+        if (nodelay or delay is not None) and queue is None and algorithm == "leaky-bucket":
+            queue, burst = burst, None  # nginx writes `burst=5 delay=2` for our `queue 5 delay 2`
+        self._fill(
+            {
+                "amount": _whole(amount, "amount", 1),
+                "window": window,
+                "algorithm": algorithm,
+                "burst": None if burst is None else _whole(burst, "burst", algorithm != "leaky-bucket"),
+                "initial": None if initial is None else _whole(initial, "initial", 0),
+                "refill": calendar.duration(refill, "refill") if refill is not None else 0,
+                "debt": bool(debt),
+                "cells": None if cells is None else _whole(cells, "cells", 1),
+                "queue": None if queue is None else _whole(queue, "queue", 0),
+                "delay": 0 if delay is None else _whole(delay, "delay", 0),
+                "nodelay": bool(nodelay),
+                "tz": calendar.zone_name(tz) if tz is not None else ("UTC" if natural else None),
+                "anchor": calendar.instant(anchor) if anchor is not None else None,
+                "first_hit": bool(first_hit),
+                "calendar": natural,
+                "warm_up": calendar.duration(warm_up, "warm_up") if warm_up is not None else 0,
+                "cold": 3 if cold is None else _whole(cold, "cold", 1),
+                "soft": _whole(soft, "soft", 0),
+                "elastic": _whole(elastic, "elastic", 0),
+                "lease": bool(lease),
+                "unit": unit,
+                "name": None if name is None else _label(name),
+            }
+        )
+
+    @classmethod
+    def parse(cls, text: str) -> Limit:
+        """Read a limit's text, such as `100/minute` or `10/second gcra burst 5`."""
+        words = language.read(text)
+        try:
+            return cls(**words.arguments)
+        except BadOption as bad:
+            raise LimitSyntaxError(text, words.place(bad.option), str(bad)) from None
+        except calendar.BadTime as bad:
+            raise LimitSyntaxError(text, words.place(bad.option), str(bad)) from None
+
+    @classmethod
+    def of(cls, limit: Limit | str) -> Limit:
+        """A limit as it is, or its text read."""
+        if isinstance(limit, Limit):
+            return limit
+        if isinstance(limit, str):
+            return cls.parse(limit)
+        raise TypeError(f"a limit is a Limit or its text, not {type(limit).__name__}")
+
+    @property
+    def id(self) -> str:
+        """What the limit's state is filed under: its name, else its text."""
+        return self.name if self.name is not None else self.text
+
+    @property
+    def per(self) -> float:
+        """The window in seconds."""
+        return self.window / 1_000_000
+
+    @property
+    def capacity(self) -> int:
+        """The most that can pass at one instant, before soft and elastic add to it."""
+        if self.algorithm in ("token-bucket", "gcra"):
+            return self.amount if self.burst is None else self.burst
+        if self.algorithm == "leaky-bucket":
+            return 1 + (self.burst or self.queue or 0)
+        return self.amount
+
+    def named(self, name: str) -> Limit:
+        """The same limit filed under another name: how an override keeps a key's state."""
+        return self if self.id == name else self._with({"name": name})
+
+    def raised(self, value: int, permille: int = 0) -> int:
+        """A number of this limit with soft added, and elastic by a share of its room."""
+        return value + value * self.soft // 100 + value * self.elastic * permille // 100_000
+
+    def _with(self, changes: dict[str, Any]) -> Limit:
+        limit = object.__new__(Limit)
+        limit._fill({**_values(self), **changes})
+        return limit
+
+    def _fill(self, values: dict[str, Any]) -> None:
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+        object.__setattr__(self, "kernels", {})
+        _check(self)
+        object.__setattr__(self, "tick", _tick(self))
+        object.__setattr__(self, "text", language.write(self))
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError("a Limit does not change; make another one")
+
+    __delattr__ = None  # type: ignore[assignment]  # nothing of a value can be taken away
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Limit) and self.text == other.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return f"Limit({self.text!r})"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Limit.parse, (self.text,)
+
+
+_DERIVED = ("kernels", "text", "tick")
+
+
+def _values(limit: Limit) -> dict[str, Any]:
+    names: Iterator[str] = (name for name in Limit.__slots__ if name not in _DERIVED)
+    return {name: getattr(limit, name) for name in names}
+
+
+def _chosen(algorithm: str | None, options: list[str]) -> str:
+    if algorithm is None:
+        implied = [_OPTIONS[option] for option in options]
+        algorithm = implied[0][0] if implied else "sliding-window"
+        for owners in implied:  # `burst 5 queue 2` means the one algorithm that knows both
+            if algorithm not in owners:
+                algorithm = owners[0]
+    if algorithm not in ALGORITHMS:
+        known = ", ".join(ALGORITHMS)
+        raise BadOption("algorithm", f"unknown algorithm {algorithm!r}; known are {known}")
+    for option in options:
+        if algorithm not in _OPTIONS[option]:
+            owners = " or ".join(_OPTIONS[option])
+            word = _WORDS.get(option, option)
+            raise BadOption(option, f"{word} belongs to {owners}, not to {algorithm}")
+    if algorithm == "warm-up" and "warm_up" not in options:
+        raise BadOption("algorithm", "warm-up needs a time, such as 'warm-up 10s'")
+    return algorithm
+
+
+def _check(limit: Limit) -> None:
+    capacity = limit.capacity
+    if limit.initial is not None and limit.initial > capacity:
+        raise BadOption("initial", f"initial {limit.initial} is more than the bucket holds ({capacity})")
+    if limit.burst is not None and limit.queue is not None:
+        raise BadOption("queue", "burst and queue exclude each other: queue 5 is burst 5 with delay")
+    if (limit.delay or limit.nodelay) and limit.queue is None:
+        option = "delay" if limit.delay else "nodelay"
+        raise BadOption(option, "delay and nodelay say how a queue passes: add queue N")
+    if limit.queue is not None and limit.delay > limit.queue:
+        raise BadOption("delay", f"delay {limit.delay} is more than the queue holds ({limit.queue})")
+    for option in ("soft", "elastic"):
+        if getattr(limit, option) > 10_000:
+            raise BadOption(option, f"{option} is a percentage up to 10000")
+    if limit.unit not in ("", "B"):
+        raise BadOption("unit", f"a unit is '' or 'B' (bytes), not {limit.unit!r}")
+
+
+def _tick(limit: Limit) -> int:
+    """The finest tick that keeps every product of this limit below the ceiling."""
+    most = limit.raised(max(limit.amount, limit.capacity), 1000)
+    if most >= CEILING:
+        raise BadOption("amount", f"a limit admits less than 2**53, not {most}")
+    for tick in (1, 1_000, 1_000_000):
+        if any(span % tick for span in (limit.window, limit.refill, limit.warm_up)):
+            break  # a coarser tick would round the window
+        if limit.anchor is not None and limit.anchor % tick:
+            break
+        window = limit.window // tick
+        if 2 * most * window >= CEILING:
+            continue
+        if limit.cells is not None and not limit.cells <= window < CEILING // limit.cells:
+            raise BadOption("cells", f"{limit.cells} cells do not fit into {window} ticks of time")
+        if limit.warm_up:
+            # Both scales of warm_up.py: a permit's and the full coldness.
+            cold, span = limit.cold, limit.warm_up // tick
+            permit = 2 * (1 + cold) * window * most
+            if max(permit, span * most * (5 + cold)) >= CEILING:
+                continue
+        return tick
+    raise BadOption("amount", "the limit is too large for its window: 2 * amount * window >= 2**53")
+
+
+def _whole(value: object, option: str, least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{option} is a whole number, not {type(value).__name__} {value!r}")
+    if not least <= value < CEILING:
+        raise BadOption(option, f"{option} is a whole number from {int(least)} to 2**53 - 1, not {value}")
+    return value
+
+
+def _label(name: object) -> str:
+    if not isinstance(name, str):
+        raise TypeError(f"a limit's name is a str, not {type(name).__name__}")
+    if not name or not name.isprintable() or " " in name:
+        raise BadOption("name", f"a name has at least one character and no space, not {name!r}")
+    return name

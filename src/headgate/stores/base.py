@@ -1,0 +1,54 @@
+"""The store contract: one verb, decide, and the few calls of an administrator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeAlias
+
+from ..clock import Clock
+from ..decision import Ask, Decision
+from ..keys import Key
+from ..limit import Limit
+
+__all__ = ["Quick", "Store"]
+
+Quick: TypeAlias = Callable[[Key, int], Decision]
+"""A prepared take of one limit: the same answer as `decide`, with less to say."""
+
+
+class Store(Protocol):
+    """Where state lives, and whose clock counts. Every call is atomic."""
+
+    blocking: bool
+    """Whether a call may wait for something outside this process."""
+
+    @property
+    def clock(self) -> Clock: ...
+
+    def decide(self, asks: Sequence[Ask]) -> list[Decision]:
+        """Answer the asks in order; takes pass together or not at all."""
+        ...
+
+    def decide_many(self, groups: Sequence[Sequence[Ask]]) -> list[list[Decision]]:
+        """Answer groups of asks, each all-or-nothing by itself, in one crossing."""
+        ...
+
+    def quick(self, space: str, limit: Limit) -> Quick | None:
+        """A prepared take of one limit, if this store has a shorter way for it."""
+        ...
+
+    def forecast(self, asks: Sequence[Ask], ahead: int) -> int:
+        """Not before how many microseconds the asks can pass behind `ahead` of others."""
+        ...
+
+    def assign(self, space: str, limit_id: str, key: Key, limit: Limit | None) -> None:
+        """Give a key a limit of its own, or take it away."""
+        ...
+
+    def assigned(self, space: str, limit_id: str, key: Key) -> Limit | None:
+        """The limit a key was given, if any."""
+        ...
+
+    def close(self) -> None:
+        """Let go of everything; later calls raise StoreError."""
+        ...
