@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import math
 import re
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
+
+from .errors import BadOption
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
-__all__ = ["BadTime", "bounds", "duration", "instant", "instant_text", "unit", "window", "zone_name"]
+__all__ = [
+    "BadOption",
+    "bounds",
+    "duration",
+    "instant",
+    "instant_text",
+    "unit",
+    "window",
+    "zone_name",
+]
 
 SECOND = 1_000_000
 UNITS = {
@@ -31,17 +42,9 @@ ABBREVIATIONS = {
 SHORT = {"second": "s", "minute": "min", "hour": "h", "day": "d", "week": "w"}
 FIXED = ("second", "minute", "hour", "day", "week")
 _LONGEST = 1_000 * UNITS["year"]
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _DURATION = re.compile(r"(?:(\d+)(?:\.(\d+))?)?\s*([A-Za-z]+)", re.ASCII)
-
-
-class BadTime(ValueError):
-    """A time that cannot be read; `option` is the argument it came in."""
-
-    def __init__(self, option: str, problem: str) -> None:
-        super().__init__(problem)
-        self.option = option
 
 
 def unit(word: str) -> str | None:
@@ -65,19 +68,21 @@ def window(per: float | str | timedelta | None, option: str = "per") -> tuple[in
         match = _DURATION.fullmatch(per.strip())
         name = unit(match[3]) if match else None
         if match is None or name is None:
-            raise BadTime(option, f"{per!r} is not a time such as 'minute' or '10s'")
+            raise BadOption(option, f"{per!r} is not a time such as 'minute' or '10s'")
         micros = _scaled(match[1] or "1", match[2] or "", UNITS[name], per, option)
     elif isinstance(per, bool) or not isinstance(per, int | float):
         raise TypeError(f"a time is a number of seconds, a text or a timedelta, not {per!r}")
     elif not math.isfinite(per):
-        raise BadTime(option, f"a time is finite, not {per!r}")
+        raise BadOption(option, f"a time is finite, not {per!r}")
     else:
         micros, name = round(per * SECOND), None
     if not 1 <= micros <= _LONGEST:
-        raise BadTime(option, f"a time is at least a microsecond and at most 1,000 years, not {per}")
+        raise BadOption(
+            option, f"a time is at least a microsecond and at most 1,000 years, not {per}"
+        )
     if name in ("month", "year"):
         if micros != UNITS[name]:
-            raise BadTime(option, f"a calendar window is one {name}, not {per}")
+            raise BadOption(option, f"a calendar window is one {name}, not {per}")
         return micros, name
     return micros, next((name for name in FIXED if UNITS[name] == micros), None)
 
@@ -86,14 +91,15 @@ def duration(value: float | str | timedelta, option: str) -> int:
     """A length of time, given in any form, in whole microseconds."""
     micros, name = window(value, option)
     if name in ("month", "year"):
-        raise BadTime(option, f"a {name} has no fixed length; write it in days")
+        raise BadOption(option, f"a {name} has no fixed length; write it in days")
     return micros
 
 
 def _scaled(whole: str, decimals: str, size: int, text: str, option: str) -> int:
-    micros, rest = divmod(int(whole + decimals) * size, 10 ** len(decimals))
+    scale: int = 10 ** len(decimals)
+    micros, rest = divmod(int(whole + decimals) * size, scale)
     if rest:
-        raise BadTime(option, f"{text!r} is not a whole number of microseconds")
+        raise BadOption(option, f"{text!r} is not a whole number of microseconds")
     return micros
 
 
@@ -111,16 +117,16 @@ def instant(value: datetime | str) -> int:
         try:
             value = datetime.fromisoformat(value.upper())
         except ValueError:
-            raise BadTime(
+            raise BadOption(
                 "anchor", f"{value!r} is not an instant such as 2026-01-01T00:30Z"
             ) from None
     if not isinstance(value, datetime):
         raise TypeError(f"anchor is a datetime or its ISO text, not {type(value).__name__}")
     if value.tzinfo is None:
-        raise BadTime("anchor", "an anchor needs Z or an offset, as in 2026-01-01T00:30Z")
+        raise BadOption("anchor", "an anchor needs Z or an offset, as in 2026-01-01T00:30Z")
     micros = _micros(value)
     if micros < 0:
-        raise BadTime("anchor", "an anchor lies after 1970")
+        raise BadOption("anchor", "an anchor lies after 1970")
     return micros
 
 
@@ -196,7 +202,7 @@ def _zone(name: str) -> ZoneInfo:
     try:
         return ZoneInfo(name)
     except (ValueError, OSError, KeyError):  # ZoneInfoNotFoundError is a KeyError
-        raise BadTime(
+        raise BadOption(
             "tz",
             f"unknown time zone {name!r}; write one like Asia/Shanghai"
             " (on a machine without zone data: pip install 'headgate[tz]')",

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from .keys import Key
     from .limit import Limit
 
-__all__ = ["Ask", "Decision", "JointDecision", "Seen", "check_cost", "joined"]
+__all__ = ["Ask", "Decision", "JointDecision", "Seen", "check_cost", "decided", "joined"]
 
 INFINITY = float("inf")
 
@@ -84,13 +84,14 @@ class Decision:
 
     __slots__ = ("_cost", "_now", "_outcome", "_seen", "_source")
 
-    def __init__(
-        self, source: Source, outcome: tuple[int, int, int, int], now: int, cost: int
-    ) -> None:
-        self._source = source
-        self._outcome = outcome  # the wait in ticks (-1: refused), then the state it leaves
-        self._now = now
-        self._cost = cost
+    # No __init__: a call without one is the cheapest way to make an object, and every hit makes
+    # one. `decided` below is the constructor.
+    _source: Source
+    _outcome: tuple[int, int, int, int]
+    """The wait in ticks (-1: refused), then the state it leaves, or a view of it."""
+    _now: int
+    _cost: int
+    _seen: tuple[int, int, int]
 
     @property
     def allowed(self) -> bool:
@@ -162,25 +163,25 @@ class Decision:
     def after_delay(self) -> Decision:
         """The same decision once its delay has passed."""
         _, a, b, c = self._outcome
-        return Decision(self._source, (0, a, b, c), self._now, self._cost)
+        return decided(self._source, (0, a, b, c), self._now, self._cost)
 
     def let_pass(self) -> Decision:
         """The same call let through although nothing is left for it."""
         seen = Seen(self.limit, self._source.per_second)
-        return Decision(seen, (0, 0, 0, self._look()[2]), self._now, self._cost)
+        return decided(seen, (0, 0, 0, self._look()[2]), self._now, self._cost)
 
     def refused(self) -> Decision:
         """The same numbers, as a refusal."""
         _, a, b, c = self._outcome
-        return Decision(self._source, (-1, a, b, c), self._now, self._cost)
+        return decided(self._source, (-1, a, b, c), self._now, self._cost)
 
     def _look(self) -> tuple[int, int, int]:
         try:
             return self._seen
         except AttributeError:
             _, a, b, c = self._outcome
-            self._seen = self._source.look(a, b, c, self._now, self._cost)
-            return self._seen
+            seen = self._seen = self._source.look(a, b, c, self._now, self._cost)
+            return seen
 
     def _seconds(self, ticks: int) -> float:
         return INFINITY if ticks < 0 else ticks / self._source.per_second
@@ -197,7 +198,7 @@ class Decision:
     def __reduce__(self) -> tuple[Any, ...]:
         wait = self._outcome[0]
         seen = Seen(self.limit, self._source.per_second)
-        return Decision, (seen, (wait, *self._look()), self._now, self._cost)
+        return decided, (seen, (wait, *self._look()), self._now, self._cost)
 
 
 class Seen:
@@ -218,14 +219,7 @@ class JointDecision(Decision):
 
     __slots__ = ("_parts",)
 
-    def __init__(self, parts: tuple[Decision, ...], vetoes: tuple[bool, ...]) -> None:
-        refusing = [part for part, veto in zip(parts, vetoes, strict=True) if veto]
-        if refusing:
-            binding = max(refusing, key=lambda part: part.retry_after)
-        else:
-            binding = min(parts, key=lambda part: part.remaining)
-        super().__init__(binding._source, binding._outcome, binding._now, binding._cost)
-        self._parts = parts
+    _parts: tuple[Decision, ...]
 
     @property
     def granted(self) -> int:
@@ -261,17 +255,35 @@ class JointDecision(Decision):
     def refused(self) -> Decision:
         if not self.allowed:
             return self
-        return JointDecision(
-            tuple(part.refused() for part in self._parts), (True,) * len(self._parts)
-        )
+        return joined(tuple(part.refused() for part in self._parts))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        vetoes = tuple(not part.allowed for part in self._parts)
-        return JointDecision, (self._parts, vetoes)
+        return joined, (self._parts,)
 
 
-def joined(decisions: tuple[Decision, ...]) -> Decision:
-    """Several limits' decisions as one."""
-    if len(decisions) == 1:
-        return decisions[0]
-    return JointDecision(decisions, tuple(not decision.allowed for decision in decisions))
+def decided(source: Source, outcome: tuple[int, int, int, int], now: int, cost: int) -> Decision:
+    """A decision of one limit."""
+    decision = Decision()
+    decision._source = source
+    decision._outcome = outcome
+    decision._now = now
+    decision._cost = cost
+    return decision
+
+
+def joined(parts: tuple[Decision, ...]) -> Decision:
+    """Several limits' decisions as one: refused if one refuses, and bound by the tightest."""
+    if len(parts) == 1:
+        return parts[0]
+    refusing = [part for part in parts if not part.allowed]
+    if refusing:
+        binding = max(refusing, key=lambda part: part.retry_after)
+    else:
+        binding = min(parts, key=lambda part: part.remaining)
+    decision = JointDecision()
+    decision._source = binding._source
+    decision._outcome = binding._outcome
+    decision._now = binding._now
+    decision._cost = binding._cost
+    decision._parts = parts
+    return decision

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .decision import Decision
 
-__all__ = ["HeadgateError", "LimitExceeded", "LimitSyntaxError", "NeverFits", "StoreError"]
+__all__ = [
+    "BadOption",
+    "HeadgateError",
+    "LimitExceeded",
+    "LimitSyntaxError",
+    "NeverFits",
+    "StoreError",
+]
 
 
 class HeadgateError(Exception):
@@ -49,6 +56,14 @@ class StoreError(HeadgateError):
     """A store could not be opened, could not answer, or was already closed."""
 
 
+class BadOption(ValueError):
+    """A value that a limit cannot have; `option` is the argument it came in."""
+
+    def __init__(self, option: str, problem: str) -> None:
+        super().__init__(problem)
+        self.option = option
+
+
 class LimitSyntaxError(HeadgateError, ValueError):
     """A limit's text could not be read; `position` is where, counted from 0."""
 
@@ -60,8 +75,4 @@ class LimitSyntaxError(HeadgateError, ValueError):
 
     def __str__(self) -> str:
         caret = " " * self.position + "^"
-        return (
-            f"{self.problem} (at position {self.position})\n"
-            f"    {self.text}\n"
-            f"    {caret}"
-        )
+        return f"{self.problem} (at position {self.position})\n    {self.text}\n    {caret}"

@@ -13,7 +13,8 @@ from .errors import LimitExceeded, NeverFits
 from .keys import Key, canonical
 from .limit import Limit
 from .stores import open_store
-from .waiting import AsyncWaiter, ThreadWaiter, Waiter, lines_of, too_large
+from .waiters import AsyncWaiter, ThreadWaiter, Waiter
+from .waiting import lines_of, too_large
 
 if TYPE_CHECKING:
     from .stores.base import Store
@@ -21,9 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Front", "LimitFor", "Own", "ttl_of"]
 
 Own: TypeAlias = Limit | str | None
-LimitFor: TypeAlias = (
-    Mapping[Any, Own | Sequence[Own]] | Callable[[Any], Own | Sequence[Own]]
-)
+LimitFor: TypeAlias = Mapping[Any, Own | Sequence[Own]] | Callable[[Any], Own | Sequence[Own]]
 
 
 class Front:
@@ -89,7 +88,9 @@ class Front:
             own = (own,)
         if len(own) != len(self.limits):
             count = len(self.limits)
-            raise ValueError(f"{what} needs a limit for each of this limiter's {count}: {self._ids}")
+            raise ValueError(
+                f"{what} needs a limit for each of this limiter's {count}: {self._ids}"
+            )
         return [
             limit if new is None else Limit.of(new).named(limit.id)
             for limit, new in zip(self.limits, own, strict=True)
@@ -167,7 +168,9 @@ class Front:
                 return waiter
             if decision.allowed or queues or timeout == 0 or too_large(decision):
                 return decision
-        deadline = None if timeout is None else self.store.clock.micros() + ticks_of(timeout, "timeout")
+        deadline = (
+            None if timeout is None else self.store.clock.micros() + ticks_of(timeout, "timeout")
+        )
         waiter = make(deadline)
         self._lines.join(name, waiter)
         return waiter
@@ -241,7 +244,9 @@ class Front:
 
     def _refuse_reserving(self, what: str) -> None:
         if self._concurrent is not None:
-            raise TypeError(f"'{self._concurrent}' counts calls, not costs: use hold(), not {what}()")
+            raise TypeError(
+                f"'{self._concurrent}' counts calls, not costs: use hold(), not {what}()"
+            )
 
     def __repr__(self) -> str:
         texts = ", ".join(repr(str(limit)) for limit in self.limits)

@@ -15,8 +15,8 @@ from .decision import Ask, Decision, check_cost
 from .waiting import given_back
 
 if TYPE_CHECKING:
-    from .keys import Key
     from .front import Front
+    from .keys import Key
 
 __all__ = [
     "AsyncAttempt", "AsyncHold", "AsyncReserve", "Attempt", "Hold", "Permit", "Reservation",

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import calendar
-from .errors import LimitSyntaxError
+from .errors import BadOption, LimitSyntaxError
 
 if TYPE_CHECKING:
     from .limit import Limit
@@ -106,7 +106,9 @@ def _read_amount(reader: _Reader) -> None:
     if word.lower() == "per":
         place, word = reader.take("a time such as 'minute' or '10s'")
     elif word.startswith("/"):
-        place, word = (place + 1, word[1:]) if word != "/" else reader.take("a time such as 'minute'")
+        place, word = (
+            (place + 1, word[1:]) if word != "/" else reader.take("a time such as 'minute'")
+        )
     else:
         raise reader.error(f"expected '/', 'per' or 'concurrent', not {word!r}", place)
     _set_window(reader, place, word)
@@ -136,7 +138,7 @@ def _set_window(reader: _Reader, position: int, word: str) -> None:
         word += reader.take("a unit of time")[1]
     try:
         calendar.window(word)
-    except calendar.BadTime as bad:
+    except BadOption as bad:
         raise reader.error(str(bad), position) from None
     reader.set("per", word, position)
 
@@ -155,7 +157,7 @@ def _read_option(reader: _Reader) -> None:
     option = name.replace("-", "_")
     kind = _OPTIONS[name]
     if not kind:
-        reader.set(option, True, position)
+        reader.set(option, value=True, position=position)
         return
     expected = {
         "size": "a whole number", "number": "a whole number", "time": "a time such as '100ms'",
@@ -171,7 +173,7 @@ def _value(reader: _Reader, kind: str, value: str, place: int, expected: str) ->
     if kind == "time":
         try:
             calendar.duration(value, "time")
-        except calendar.BadTime as bad:
+        except BadOption as bad:
             raise reader.error(str(bad), place) from None
         return value
     if kind == "size" and (match := _AMOUNT.fullmatch(value)):
@@ -225,7 +227,9 @@ def write(limit: Limit) -> str:
         words.append(f"anchor {calendar.instant_text(limit.anchor)}")
     flags = ("debt", "nodelay", "first_hit", "lease")
     words += [flag.replace("_", "-") for flag in flags if getattr(limit, flag)]
-    words += [f"{word} {getattr(limit, word)}%" for word in ("soft", "elastic") if getattr(limit, word)]
+    words += [
+        f"{word} {getattr(limit, word)}%" for word in ("soft", "elastic") if getattr(limit, word)
+    ]
     if limit.name is not None:
         words.append(f"name {limit.name}")
     return " ".join(words)

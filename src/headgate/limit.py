@@ -6,52 +6,10 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
-from . import calendar, language
-from .errors import LimitSyntaxError
+from . import calendar, language, options
+from .errors import BadOption, LimitSyntaxError
 
-__all__ = ["ALGORITHMS", "CEILING", "Limit"]
-
-CEILING = 2**53
-"""Every number a decision computes stays below this, so C and Lua agree with Python."""
-
-ALGORITHMS = (
-    "sliding-window",
-    "fixed-window",
-    "sliding-log",
-    "leaky-bucket",
-    "token-bucket",
-    "gcra",
-    "even",
-    "warm-up",
-    "concurrency",
-)
-
-# An option belongs to the algorithms listed and, where one is given first, implies it.
-_OPTIONS: dict[str, tuple[str, ...]] = {
-    "burst": ("token-bucket", "gcra", "leaky-bucket"),
-    "initial": ("token-bucket",),
-    "refill": ("token-bucket",),
-    "debt": ("token-bucket",),
-    "cells": ("sliding-window",),
-    "queue": ("leaky-bucket",),
-    "delay": ("leaky-bucket",),
-    "nodelay": ("leaky-bucket",),
-    "tz": ("fixed-window",),
-    "anchor": ("fixed-window",),
-    "first_hit": ("fixed-window",),
-    "calendar": ("fixed-window",),
-    "warm_up": ("warm-up",),
-    "cold": ("warm-up",),
-}
-_WORDS = {"first_hit": "first-hit", "warm_up": "warm-up", "calendar": "month or year"}
-
-
-class BadOption(ValueError):
-    """A value a limit cannot have; `option` is the argument it came in."""
-
-    def __init__(self, option: str, problem: str) -> None:
-        super().__init__(problem)
-        self.option = option
+__all__ = ["Limit"]
 
 
 class Limit:
@@ -127,7 +85,7 @@ class Limit:
             if per is not None or algorithm is not None:
                 raise TypeError("a limit given as text holds its window and algorithm already")
             values = _values(Limit.parse(amount))
-            self._fill(values if name is None else {**values, "name": _label(name)})
+            self._fill(values if name is None else {**values, "name": options.label(name)})
             return
         given = {
             "burst": burst, "initial": initial, "refill": refill, "debt": debt or None,
@@ -139,7 +97,8 @@ class Limit:
             given["calendar"] = span
         if algorithm is None and per is None:
             algorithm = "concurrency"
-        algorithm = _chosen(algorithm, [name for name, value in given.items() if value is not None])
+        present = [option for option, value in given.items() if value is not None]
+        algorithm = options.chosen(algorithm, present)
         concurrent = algorithm == "concurrency"
         if concurrent != (per is None):
             raise BadOption(
@@ -163,28 +122,30 @@ class Limit:
             queue, burst = burst, None  # nginx writes `burst=5 delay=2` for our `queue 5 delay 2`
         self._fill(
             {
-                "amount": _whole(amount, "amount", 1),
+                "amount": options.whole(amount, "amount", 1),
                 "window": window,
                 "algorithm": algorithm,
-                "burst": None if burst is None else _whole(burst, "burst", algorithm != "leaky-bucket"),
-                "initial": None if initial is None else _whole(initial, "initial", 0),
+                "burst": None
+                if burst is None
+                else options.whole(burst, "burst", algorithm != "leaky-bucket"),
+                "initial": None if initial is None else options.whole(initial, "initial", 0),
                 "refill": calendar.duration(refill, "refill") if refill is not None else 0,
                 "debt": bool(debt),
-                "cells": None if cells is None else _whole(cells, "cells", 1),
-                "queue": None if queue is None else _whole(queue, "queue", 0),
-                "delay": 0 if delay is None else _whole(delay, "delay", 0),
+                "cells": None if cells is None else options.whole(cells, "cells", 1),
+                "queue": None if queue is None else options.whole(queue, "queue", 0),
+                "delay": 0 if delay is None else options.whole(delay, "delay", 0),
                 "nodelay": bool(nodelay),
                 "tz": calendar.zone_name(tz) if tz is not None else ("UTC" if natural else None),
                 "anchor": calendar.instant(anchor) if anchor is not None else None,
                 "first_hit": bool(first_hit),
                 "calendar": natural,
                 "warm_up": calendar.duration(warm_up, "warm_up") if warm_up is not None else 0,
-                "cold": 3 if cold is None else _whole(cold, "cold", 1),
-                "soft": _whole(soft, "soft", 0),
-                "elastic": _whole(elastic, "elastic", 0),
+                "cold": 3 if cold is None else options.whole(cold, "cold", 1),
+                "soft": options.whole(soft, "soft", 0),
+                "elastic": options.whole(elastic, "elastic", 0),
                 "lease": bool(lease),
                 "unit": unit,
-                "name": None if name is None else _label(name),
+                "name": None if name is None else options.label(name),
             }
         )
 
@@ -195,8 +156,6 @@ class Limit:
         try:
             return cls(**words.arguments)
         except BadOption as bad:
-            raise LimitSyntaxError(text, words.place(bad.option), str(bad)) from None
-        except calendar.BadTime as bad:
             raise LimitSyntaxError(text, words.place(bad.option), str(bad)) from None
 
     @classmethod
@@ -244,8 +203,8 @@ class Limit:
         for name, value in values.items():
             object.__setattr__(self, name, value)
         object.__setattr__(self, "kernels", {})
-        _check(self)
-        object.__setattr__(self, "tick", _tick(self))
+        options.check(self)
+        object.__setattr__(self, "tick", options.tick_of(self))
         object.__setattr__(self, "text", language.write(self))
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -275,82 +234,3 @@ _DERIVED = ("kernels", "text", "tick")
 def _values(limit: Limit) -> dict[str, Any]:
     names: Iterator[str] = (name for name in Limit.__slots__ if name not in _DERIVED)
     return {name: getattr(limit, name) for name in names}
-
-
-def _chosen(algorithm: str | None, options: list[str]) -> str:
-    if algorithm is None:
-        implied = [_OPTIONS[option] for option in options]
-        algorithm = implied[0][0] if implied else "sliding-window"
-        for owners in implied:  # `burst 5 queue 2` means the one algorithm that knows both
-            if algorithm not in owners:
-                algorithm = owners[0]
-    if algorithm not in ALGORITHMS:
-        known = ", ".join(ALGORITHMS)
-        raise BadOption("algorithm", f"unknown algorithm {algorithm!r}; known are {known}")
-    for option in options:
-        if algorithm not in _OPTIONS[option]:
-            owners = " or ".join(_OPTIONS[option])
-            word = _WORDS.get(option, option)
-            raise BadOption(option, f"{word} belongs to {owners}, not to {algorithm}")
-    if algorithm == "warm-up" and "warm_up" not in options:
-        raise BadOption("algorithm", "warm-up needs a time, such as 'warm-up 10s'")
-    return algorithm
-
-
-def _check(limit: Limit) -> None:
-    capacity = limit.capacity
-    if limit.initial is not None and limit.initial > capacity:
-        raise BadOption("initial", f"initial {limit.initial} is more than the bucket holds ({capacity})")
-    if limit.burst is not None and limit.queue is not None:
-        raise BadOption("queue", "burst and queue exclude each other: queue 5 is burst 5 with delay")
-    if (limit.delay or limit.nodelay) and limit.queue is None:
-        option = "delay" if limit.delay else "nodelay"
-        raise BadOption(option, "delay and nodelay say how a queue passes: add queue N")
-    if limit.queue is not None and limit.delay > limit.queue:
-        raise BadOption("delay", f"delay {limit.delay} is more than the queue holds ({limit.queue})")
-    for option in ("soft", "elastic"):
-        if getattr(limit, option) > 10_000:
-            raise BadOption(option, f"{option} is a percentage up to 10000")
-    if limit.unit not in ("", "B"):
-        raise BadOption("unit", f"a unit is '' or 'B' (bytes), not {limit.unit!r}")
-
-
-def _tick(limit: Limit) -> int:
-    """The finest tick that keeps every product of this limit below the ceiling."""
-    most = limit.raised(max(limit.amount, limit.capacity), 1000)
-    if most >= CEILING:
-        raise BadOption("amount", f"a limit admits less than 2**53, not {most}")
-    for tick in (1, 1_000, 1_000_000):
-        if any(span % tick for span in (limit.window, limit.refill, limit.warm_up)):
-            break  # a coarser tick would round the window
-        if limit.anchor is not None and limit.anchor % tick:
-            break
-        window = limit.window // tick
-        if 2 * most * window >= CEILING:
-            continue
-        if limit.cells is not None and not limit.cells <= window < CEILING // limit.cells:
-            raise BadOption("cells", f"{limit.cells} cells do not fit into {window} ticks of time")
-        if limit.warm_up:
-            # Both scales of warm_up.py: a permit's and the full coldness.
-            cold, span = limit.cold, limit.warm_up // tick
-            permit = 2 * (1 + cold) * window * most
-            if max(permit, span * most * (5 + cold)) >= CEILING:
-                continue
-        return tick
-    raise BadOption("amount", "the limit is too large for its window: 2 * amount * window >= 2**53")
-
-
-def _whole(value: object, option: str, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{option} is a whole number, not {type(value).__name__} {value!r}")
-    if not least <= value < CEILING:
-        raise BadOption(option, f"{option} is a whole number from {int(least)} to 2**53 - 1, not {value}")
-    return value
-
-
-def _label(name: object) -> str:
-    if not isinstance(name, str):
-        raise TypeError(f"a limit's name is a str, not {type(name).__name__}")
-    if not name or not name.isprintable() or " " in name:
-        raise BadOption("name", f"a name has at least one character and no space, not {name!r}")
-    return name

@@ -60,7 +60,7 @@ class Limited:
 
     def __call__(self, function: Function) -> Function:
         if isinstance(function, staticmethod | classmethod):
-            return type(function)(self(function.__func__))  # type: ignore[return-value] # the same kind again
+            return type(function)(self(function.__func__))
         if not callable(function):
             raise TypeError(f"limited() decorates a function, not {type(function).__name__}")
         asynchronous = inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)

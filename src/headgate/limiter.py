@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
 from .decision import Decision, check_cost
 from .front import Front, LimitFor, Own, ttl_of
@@ -11,6 +11,10 @@ from .held import AsyncAttempt, AsyncHold, AsyncReserve, Attempt, Hold, Reserve
 from .keys import Key
 from .limit import Limit
 from .limited import Limited
+
+if TYPE_CHECKING:
+    from .clock import Clock
+    from .stores.base import Store
 
 __all__ = ["AsyncLimiter", "LimitFor", "Limiter"]
 
@@ -25,10 +29,26 @@ class Limiter(Front):
 
     coloured = False
 
+    def __init__(
+        self,
+        *limits: Limit | str,
+        name: str = "",
+        store: Store | str | None = None,
+        clock: Clock | None = None,
+        limit_for: LimitFor | None = None,
+        room: Callable[[], float] | None = None,
+        refuse_share: float = 1.0,
+    ) -> None:
+        super().__init__(
+            *limits, name=name, store=store, clock=clock, limit_for=limit_for, room=room,
+            refuse_share=refuse_share,
+        )  # fmt: skip
+        if self._quick is not None and type(self).hit is Limiter.hit:
+            # In place of the method, which would only call it; a subclass's own is left alone.
+            vars(self)["hit"] = self._quick
+
     def hit(self, key: Key = "", cost: int = 1, *, partial: bool = False) -> Decision:
         """Take `cost` or be refused; with `partial`, take what is there. Never sleeps."""
-        if self._quick is not None and not partial:
-            return self._quick(key, cost)
         return self._take(key, cost, partial)
 
     def hit_many(self, keys: Iterable[Key], cost: int = 1) -> list[Decision]:
@@ -125,8 +145,8 @@ class AsyncLimiter(Front):
 
     async def hit(self, key: Key = "", cost: int = 1, *, partial: bool = False) -> Decision:
         """Take `cost` or be refused; with `partial`, take what is there. Never sleeps."""
-        if self._quick is not None and not partial:
-            return self._quick(key, cost)
+        if self._quick is not None:
+            return self._quick(key, cost, partial=partial)
         return self._take(key, cost, partial)
 
     async def hit_many(self, keys: Iterable[Key], cost: int = 1) -> list[Decision]:

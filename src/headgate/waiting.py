@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .clock import ManualClock, Timer
 from .decision import Ask, Decision, joined
+from .waiters import Waiter
 
 if TYPE_CHECKING:
-    import asyncio
-
     from .stores.base import Store
 
-__all__ = ["AsyncWaiter", "Lines", "ThreadWaiter", "Waiter", "given_back", "lines_of"]
+__all__ = ["Lines", "given_back", "lines_of", "too_large"]
 
 FOREVER = 1 << 62
 Name: TypeAlias = tuple[str, Any, tuple[str, ...]]
@@ -51,33 +50,6 @@ def given_back(asks: Sequence[Ask], decision: Decision) -> list[Ask]:
     return back
 
 
-class Waiter:
-    """Somebody who waits: what they ask for, until when, and how they are woken."""
-
-    def __init__(self, asks: Sequence[Ask], deadline: int | None, priority: int = 0) -> None:
-        self.asks = asks
-        self.cost = asks[0].cost
-        self.deadline = deadline
-        self.priority = priority
-        self.decision: Decision | None = None
-        self.planned: Decision | None = None
-        self.ready = 0
-        self.expiry: Timer | None = None
-        self.line: Line | None = None
-
-    @property
-    def done(self) -> bool:
-        return self.decision is not None
-
-    def wake(self) -> None:
-        """Tell the waiter that it is done."""
-        raise NotImplementedError
-
-    def plan(self, micros: int, call: Any) -> Timer:
-        """Have `call` made at an instant of the system's clock."""
-        raise NotImplementedError
-
-
 class Line:
     """The waiters of one key, the most important first, then the longest waiting."""
 
@@ -95,7 +67,7 @@ class Line:
         return sum(cost for other, cost in self.queued.items() if other >= priority)
 
     def first(self) -> Waiter | None:
-        while self.queue and self.queue[0][2].done:
+        while self.queue and self.queue[0][2].finished():
             heapq.heappop(self.queue)
         return self.queue[0][2] if self.queue else None
 
@@ -168,10 +140,10 @@ class Lines:
         """A waiter's time is up; one that is served at this very instant still is."""
         with self._lock:
             line = waiter.line
-            if waiter.done or line is None:
+            if waiter.finished() or line is None:
                 return
             self._move(line)
-            if not waiter.done and line.booked is not waiter:
+            if not waiter.finished() and line.booked is not waiter:
                 line.unqueue(waiter)
                 self._finish(waiter, self._refusal(waiter))
                 self._move(line)
@@ -278,95 +250,6 @@ class Lines:
         if isinstance(self._clock, ManualClock):
             return self._clock.call_at(max(micros, self._clock.micros() + 1), call)
         return waiter.plan(micros, call)
-
-
-class _Alarm:
-    """A planned call of a waiting thread, made by that thread."""
-
-    __slots__ = ("call", "micros")
-
-    def __init__(self, micros: int, call: Any) -> None:
-        self.micros = micros
-        self.call = call
-
-    def cancel(self) -> None:
-        self.call = None
-
-
-class ThreadWaiter(Waiter):
-    """A thread that waits, and makes the planned calls itself while it does."""
-
-    def __init__(self, asks: Sequence[Ask], deadline: int | None, priority: int = 0) -> None:
-        super().__init__(asks, deadline, priority)
-        self._event = threading.Event()
-        self._alarms: list[_Alarm] = []
-
-    def wake(self) -> None:
-        self._event.set()
-
-    def plan(self, micros: int, call: Any) -> Timer:
-        alarm = _Alarm(micros, call)
-        self._alarms = [other for other in self._alarms if other.call is not None]
-        self._alarms.append(alarm)
-        self._event.set()
-        return alarm
-
-    def block(self, clock: Any) -> None:
-        """Wait until done."""
-        while not self.done:
-            self._event.clear()
-            pending = [alarm for alarm in list(self._alarms) if alarm.call is not None]
-            if self.done:
-                return
-            soonest = min(pending, key=lambda alarm: alarm.micros, default=None)
-            left = None if soonest is None else (soonest.micros - clock.micros()) / 1_000_000
-            if left is None or left > 0:
-                self._event.wait(None if left is None else min(left, threading.TIMEOUT_MAX))
-            elif soonest is not None:
-                call, soonest.call = soonest.call, None
-                if call is not None:
-                    call()
-
-
-class AsyncWaiter(Waiter):
-    """A task that waits on its event loop."""
-
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        asks: Sequence[Ask],
-        deadline: int | None,
-        priority: int,
-        clock: Any,
-    ) -> None:
-        super().__init__(asks, deadline, priority)
-        self._loop = loop
-        self._clock = clock
-        self._thread = threading.get_ident()
-        self.future: asyncio.Future[None] = loop.create_future()
-
-    def wake(self) -> None:
-        if threading.get_ident() == self._thread:
-            self._set()
-        else:
-            self._loop.call_soon_threadsafe(self._set)
-
-    def _set(self) -> None:
-        if not self.future.done():
-            self.future.set_result(None)
-
-    def plan(self, micros: int, call: Any) -> Timer:
-        left = max(0.0, (micros - self._clock.micros()) / 1_000_000)
-        if threading.get_ident() == self._thread:
-            return self._loop.call_later(left, call)
-        alarm = _Alarm(micros, call)
-        self._loop.call_soon_threadsafe(self._loop.call_later, left, _ring, alarm)
-        return alarm
-
-
-def _ring(alarm: _Alarm) -> None:
-    if alarm.call is not None:
-        alarm.call()
 
 
 def too_large(decision: Decision) -> bool:

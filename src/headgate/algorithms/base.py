@@ -105,17 +105,38 @@ class Spread(Rule):
         """A new key's state."""
         raise NotImplementedError
 
+    def roll(self, state: Any, now: int) -> int:
+        """Drop what time has undone; the instant it is by this state."""
+        raise NotImplementedError
+
     def take(self, state: Any, now: int, cost: int) -> int:
         """Whether `cost` fits now: 0, or REFUSED. Changes nothing but what time has undone."""
         raise NotImplementedError
 
     def put(self, state: Any, now: int, cost: int, token: int = 0, expires: int = 0) -> None:
-        """Enter `cost`, whatever the limit says."""
+        """Enter `cost`, whatever the limit says, into a state just brought up to now."""
         raise NotImplementedError
 
-    def look(self, state: Any, now: int, cost: int) -> tuple[int, int, int]:
-        """`remaining`, `retry` for this cost, and `reset`."""
+    def view(self, state: Any, now: int, cost: int) -> State:
+        """Three words that say what a decision may want to know, of a state just brought up
+        to now."""
         raise NotImplementedError
+
+    def hit(self, state: Any, now: int, cost: int) -> Outcome:
+        """Take at once or not at all: `take`, `put` and `view` in one step."""
+        wait = self.take(state, now, cost)
+        if wait == 0:
+            self.put(state, now, cost)
+        return wait, *self.view(state, now, cost)
+
+    def look(self, a: int, b: int, c: int, now: int, cost: int) -> tuple[int, int, int]:
+        """`remaining`, `retry` for this cost, and `reset`, from a view."""
+        raise NotImplementedError
+
+    def read(self, state: Any, now: int, cost: int) -> tuple[int, int, int]:
+        """`remaining`, `retry` for this cost, and `reset`, from the state itself."""
+        self.roll(state, now)
+        return self.look(*self.view(state, now, cost), now, cost)
 
     def refund(self, state: Any, now: int, cost: int, at: int) -> None:
         """Give back `cost` that was taken at the instant `at`."""
@@ -132,5 +153,6 @@ class Spread(Rule):
     def spent(self, now: int, top: int, bottom: int) -> Any:
         """A state in which top/bottom has just been used."""
         state = self.empty()
+        self.roll(state, now)
         self.put(state, now, -(-top // bottom))
         return state

@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 from functools import cached_property
 
-from .base import NEVER, REFUSED, Spread
+from .base import NEVER, REFUSED, Spread, State
 
 __all__ = ["Concurrency", "Permits"]
 
@@ -36,12 +36,13 @@ class Concurrency(Spread):
     def empty(self) -> Permits:
         return Permits()
 
-    def roll(self, state: Permits, now: int) -> None:
+    def roll(self, state: Permits, now: int) -> int:
         """Take back what was not renewed in time."""
         while state.expiries and state.expiries[0][0] <= now:
             expires, token = heapq.heappop(state.expiries)
             if state.held.get(token, (0, 0))[1] == expires:
                 self.release(state, token)
+        return now
 
     def take(self, state: Permits, now: int, cost: int) -> int:
         self.roll(state, now)
@@ -74,18 +75,18 @@ class Concurrency(Spread):
             heapq.heappush(state.expiries, (expires, token))
         return True
 
-    def look(self, state: Permits, now: int, cost: int) -> tuple[int, int, int]:
-        self.roll(state, now)
-        left = max(0, self.quota - state.total)
-        reset = 0
-        if state.held:
-            ends = [expires for _, expires in state.held.values()]
-            reset = NEVER if 0 in ends else max(ends) - now
-        if cost <= left:
-            return left, 0, reset
-        live = (e for e, token in state.expiries if state.held.get(token, (0, 0))[1] == e)
-        first = min(live, default=0)
-        return left, first - now if cost <= self.quota and first else NEVER, reset
+    def view(self, state: Permits, now: int, cost: int) -> State:
+        ends = [expires for _, expires in state.held.values()]
+        last = 0 if not ends else -1 if 0 in ends else max(ends)
+        first = 0
+        if state.total + cost > self.quota:
+            first = min((end for end in ends if end), default=0)
+        return state.total, first, last
+
+    def look(self, a: int, b: int, c: int, now: int, cost: int) -> tuple[int, int, int]:
+        left = max(0, self.quota - a)
+        retry = 0 if cost <= left else b - now if b and cost <= self.quota else NEVER
+        return left, retry, c - now if c > 0 else c
 
     def refund(self, state: Permits, now: int, cost: int, at: int) -> None:
         """Nothing: a permit comes back by its token alone."""

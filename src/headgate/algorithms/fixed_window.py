@@ -47,6 +47,9 @@ class FixedWindow(Algorithm):
         return begin, used, end
 
     def take(self, a: int, b: int, c: int, now: int, cost: int, max_wait: int) -> Outcome:
+        if a <= now < a + self.window:  # the window last used is still the present one
+            used = b + cost
+            return (0, a, used, 0) if used <= self.quota else (REFUSED, a, b, c)
         start, used, _ = self.roll(a, b, now)
         if used + cost <= self.quota and now >= self.anchor:
             return 0, start, used + cost, 0
@@ -110,10 +113,18 @@ class CalendarWindow(FixedWindow):
         begin, end = self.last  # one tuple, so that a race reads one window or the other
         if not begin <= now < end:
             limit = self.limit
-            assert limit.calendar is not None and limit.tz is not None
+            assert limit.calendar is not None
+            assert limit.tz is not None
             begin, end = calendar.bounds(limit.calendar, limit.tz, now * self.tick)
             self.last = begin, end = -(-begin // self.tick), -(-end // self.tick)
         return begin, end
+
+    def take(self, a: int, b: int, c: int, now: int, cost: int, max_wait: int) -> Outcome:
+        # Windows differ in length, so only the calendar knows whether one has ended.
+        start, used, _ = self.roll(a, b, now)
+        if used + cost <= self.quota:
+            return 0, start, used + cost, 0
+        return REFUSED, a, b, c
 
     def forecast(self, a: int, b: int, c: int, now: int, ahead: int, cost: int) -> int:
         _, used, end = self.roll(a, b, now)

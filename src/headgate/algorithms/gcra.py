@@ -28,6 +28,9 @@ class Gcra(Algorithm):
         super().__init__(limit, permille)
         self.capacity = limit.raised(limit.capacity, permille)
         self.tolerance = self.capacity * self.window
+        # The same in ticks and a remainder, so that a take needs no division.
+        self.step = divmod(self.window, self.quota)
+        self.reach = divmod(self.tolerance, self.quota)
         self.most = 2 * max(self.quota, self.capacity) * self.window
         self.furthest = self.most // self.quota + 1
 
@@ -54,14 +57,29 @@ class Gcra(Algorithm):
     def take(self, a: int, b: int, c: int, now: int, cost: int, max_wait: int) -> Outcome:
         if cost > self.capacity:  # before anything is multiplied
             return REFUSED, a, b, c
-        ahead = self.ahead(a, b, now) + cost * self.window
-        over = ahead - self.tolerance
-        if over <= 0:
-            wait = 0
+        if cost == 1:
+            arrival, rest = self.step
         else:
-            wait = -(-over // self.quota)
-            if wait > max_wait:
-                return REFUSED, a, b, c
+            arrival, rest = divmod(cost * self.window, self.quota)
+        if a >= now:
+            arrival, rest = arrival + a, rest + b
+            if rest >= self.quota:
+                arrival, rest = arrival + 1, rest - self.quota
+        else:
+            arrival += now
+        limit, part = self.reach
+        if arrival < now + limit or (arrival == now + limit and rest <= part):
+            return 0, arrival, rest, 0
+        if max_wait or a - now > self.furthest:
+            return self.book(a, b, c, now, cost, max_wait)
+        return REFUSED, a, b, c
+
+    def book(self, a: int, b: int, c: int, now: int, cost: int, max_wait: int) -> Outcome:
+        """A call that comes too early: for a later instant, if the caller may wait for it."""
+        ahead = self.ahead(a, b, now) + cost * self.window
+        wait = max(0, -(-(ahead - self.tolerance) // self.quota))
+        if wait > max_wait:
+            return REFUSED, a, b, c
         return wait, now + ahead // self.quota, ahead % self.quota, 0
 
     def look(self, a: int, b: int, c: int, now: int, cost: int) -> tuple[int, int, int]:

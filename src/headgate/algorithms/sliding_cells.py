@@ -11,7 +11,7 @@ from array import array
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from .base import NEVER, REFUSED, Spread
+from .base import NEVER, REFUSED, Spread, State
 
 if TYPE_CHECKING:
     from ..limit import Limit
@@ -68,31 +68,31 @@ class SlidingCells(Spread):
         self.roll(state, now)
         return 0 if state[TOTAL] + cost <= self.quota else REFUSED
 
-    def put(
-        self, state: array[int], now: int, cost: int, token: int = 0, expires: int = 0
-    ) -> None:
-        cell = self.roll(state, now)
+    def put(self, state: array[int], now: int, cost: int, token: int = 0, expires: int = 0) -> None:
         state[TOTAL] += cost
-        state[FIRST + cell % self.cells] += cost
+        state[FIRST + state[NEWEST] % self.cells] += cost
 
-    def look(self, state: array[int], now: int, cost: int) -> tuple[int, int, int]:
-        newest, total = self.roll(state, now), state[TOTAL]
-        reset = self.leaving(state, newest, total) - now if total else 0
-        if cost > self.quota:
-            retry = NEVER
-        elif total + cost <= self.quota:
-            retry = 0
+    def view(self, state: array[int], now: int, cost: int) -> State:
+        newest, total = state[NEWEST], state[TOTAL]
+        over = total + cost - self.quota
+        last = newest
+        if over > 0:
+            cell = newest - self.cells + 1
+            while cell < newest:
+                over -= state[FIRST + cell % self.cells]
+                if over <= 0:
+                    break
+                cell += 1
+            cell += self.cells
         else:
-            retry = self.leaving(state, newest, total + cost - self.quota) - now
-        return max(0, self.quota - total), retry, reset
+            cell = 0
+        while total and not state[FIRST + last % self.cells]:
+            last -= 1
+        return total, cell, last + self.cells
 
-    def leaving(self, state: array[int], newest: int, needed: int) -> int:
-        """The instant by which `needed` has left the window."""
-        for cell in range(newest - self.cells + 1, newest + 1):
-            needed -= state[FIRST + cell % self.cells]
-            if needed <= 0:
-                return self.begin(cell + self.cells)
-        return self.begin(newest + self.cells)
+    def look(self, a: int, b: int, c: int, now: int, cost: int) -> tuple[int, int, int]:
+        retry = NEVER if cost > self.quota else self.begin(b) - now if b else 0
+        return max(0, self.quota - a), retry, self.begin(c) - now if a else 0
 
     def refund(self, state: array[int], now: int, cost: int, at: int) -> None:
         newest, cell = self.roll(state, now), self.cell(at)
@@ -106,7 +106,7 @@ class SlidingCells(Spread):
         # n cells in a row admit no more than the quota, and reach back all of a window but a cell.
         later, rest = divmod(ahead + cost - 1, self.quota)
         cell = -(-self.window // self.cells)
-        return self.look(state, now, rest + 1)[1] + later * (self.window - cell)
+        return self.read(state, now, rest + 1)[1] + later * (self.window - cell)
 
     def used(self, state: array[int], now: int) -> tuple[int, int]:
         self.roll(state, now)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from array import array
 from functools import cached_property
 
-from .base import NEVER, REFUSED, Spread
+from .base import NEVER, REFUSED, Outcome, Spread, State
 
 __all__ = ["SlidingLog"]
 
@@ -52,35 +52,47 @@ class SlidingLog(Spread):
         self.roll(state, now)
         return 0 if state[TOTAL] + cost <= self.quota else REFUSED
 
-    def put(
-        self, state: array[int], now: int, cost: int, token: int = 0, expires: int = 0
-    ) -> None:
-        now = self.roll(state, now)
+    def put(self, state: array[int], now: int, cost: int, token: int = 0, expires: int = 0) -> None:
         state[TOTAL] += cost
-        if len(state) > FIRST and state[-2] == now:
+        if len(state) > FIRST and state[-2] >= now:
             state[-1] += cost
         else:
             state.append(now)
             state.append(cost)
 
-    def look(self, state: array[int], now: int, cost: int) -> tuple[int, int, int]:
-        self.roll(state, now)
+    def view(self, state: array[int], now: int, cost: int) -> State:
         total = state[TOTAL]
-        reset = state[-2] + self.window - now if total else 0
-        if cost > self.quota:
-            retry = NEVER
-        elif total + cost <= self.quota:
-            retry = 0
-        else:
-            retry = self.leaving(state, total + cost - self.quota) - now
-        return max(0, self.quota - total), retry, reset
+        if not total:
+            return 0, 0, 0
+        over = total + cost - self.quota
+        return total, self.leaving(state, over) if over > 0 else 0, state[-2]
+
+    def hit(self, state: array[int], now: int, cost: int) -> Outcome:
+        total = state[TOTAL]
+        if total:
+            leaves, last = state[state[OLDEST]] + self.window, state[-2]
+            if leaves > now >= last:  # nothing to drop, and the clock did not go back
+                over = total + cost - self.quota
+                if over == 1:  # the oldest event is enough to make room
+                    return REFUSED, total, leaves, last
+                if over > 0:
+                    return REFUSED, total, self.leaving(state, over), last
+                self.put(state, now, cost)
+                return 0, total + cost, 0, now
+        return super().hit(state, now, cost)
+
+    def look(self, a: int, b: int, c: int, now: int, cost: int) -> tuple[int, int, int]:
+        retry = NEVER if cost > self.quota else b - now if b else 0
+        return max(0, self.quota - a), retry, c + self.window - now if a else 0
 
     def leaving(self, state: array[int], needed: int) -> int:
         """The instant by which `needed` has left the window."""
-        for place in range(state[OLDEST], len(state), 2):
+        place = state[OLDEST]
+        while place < len(state) - 2:
             needed -= state[place + 1]
             if needed <= 0:
                 break
+            place += 2
         return state[place] + self.window
 
     def refund(self, state: array[int], now: int, cost: int, at: int) -> None:
@@ -90,9 +102,8 @@ class SlidingLog(Spread):
             cost = min(cost, state[place + 1])
             state[place + 1] -= cost
             state[TOTAL] -= cost
-            while len(state) > FIRST and not state[-1]:  # keep `reset` to events that count
-                del state[-2:]
-            state[OLDEST] = min(state[OLDEST], len(state))
+            if not state[place + 1]:  # every event left counts for something
+                del state[place : place + 2]
 
     def find(self, state: array[int], at: int) -> int:
         """The place of the event of an instant, or 0."""
@@ -108,7 +119,7 @@ class SlidingLog(Spread):
 
     def forecast(self, state: array[int], now: int, ahead: int, cost: int) -> int:
         later, rest = divmod(ahead + cost - 1, self.quota)
-        return max(0, self.look(state, now, rest + 1)[1]) + later * self.window
+        return max(0, self.read(state, now, rest + 1)[1]) + later * self.window
 
     def used(self, state: array[int], now: int) -> tuple[int, int]:
         self.roll(state, now)

@@ -27,8 +27,11 @@ class SlidingWindow(Algorithm):
         return begin, count, before, now - begin
 
     def take(self, a: int, b: int, c: int, now: int, cost: int, max_wait: int) -> Outcome:
-        start, count, before, elapsed = self.roll(a, b, c, now)
-        window = self.window
+        window, elapsed = self.window, now - a
+        if 0 <= elapsed < window:  # the window last used is still the present one
+            start, count, before = a, b, c
+        else:
+            start, count, before, elapsed = self.roll(a, b, c, now)
         if cost > self.quota:  # before anything is multiplied
             return REFUSED, a, b, c
         if (count + cost) * window + before * (window - elapsed) <= self.quota * window:

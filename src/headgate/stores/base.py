@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Protocol, TypeAlias
+from collections.abc import Sequence
+from typing import Protocol
 
 from ..clock import Clock
 from ..decision import Ask, Decision
@@ -12,8 +12,11 @@ from ..limit import Limit
 
 __all__ = ["Quick", "Store"]
 
-Quick: TypeAlias = Callable[[Key, int], Decision]
-"""A prepared take of one limit: the same answer as `decide`, with less to say."""
+
+class Quick(Protocol):
+    """A prepared take of one limit: the same answer as `decide`, with less to say."""
+
+    def __call__(self, key: Key = "", cost: int = 1, *, partial: bool = False) -> Decision: ...
 
 
 class Store(Protocol):

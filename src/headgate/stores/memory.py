@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 import os
 import threading
 import weakref
@@ -11,13 +10,14 @@ from typing import Any
 
 from ..algorithms import REFUSED, Concurrency, rule_of
 from ..clock import Clock, SystemClock
-from ..decision import Ask, Decision, Seen, check_cost
+from ..decision import Ask, Decision, Seen, check_cost, decided
 from ..errors import StoreError
 from ..keys import Canonical, Key, canonical
 from ..limit import Limit
 from .base import Quick
 from .quick import quick_spread, quick_words
 from .reclaim import Reclaimer
+from .reservations import Reservations
 from .table import Table
 
 __all__ = ["MemoryStore"]
@@ -57,8 +57,7 @@ class MemoryStore:
         self._lock = threading.Lock()
         self._tables: dict[tuple[str, str], Table] = {}
         self._reclaimer = Reclaimer(self._reset_of)
-        self._reservations: dict[tuple[Any, ...], tuple[int, Table, Canonical, int, int]] = {}
-        self._expiries: list[tuple[int, tuple[Any, ...]]] = []
+        self._reservations = Reservations()
         self._now = 0
         self.max_keys = max_keys
         self.on_full = on_full
@@ -109,9 +108,8 @@ class MemoryStore:
             table = self._table(space, limit)
         if limit.elastic or limit != table.rule.limit or isinstance(table.rule, Concurrency):
             return None
-        nanos = self._clock.offset if type(self._clock) is SystemClock else None
         make = quick_words if table.rule.words else quick_spread
-        return make(self, table, space, limit, nanos)
+        return make(self, table, space, limit)
 
     def forecast(self, asks: Sequence[Ask], ahead: int) -> int:
         with self._lock:
@@ -157,7 +155,7 @@ class MemoryStore:
         if self.closed:
             raise StoreError("this store is closed")
         self._now = micros = self._micros()
-        if self._expiries:
+        if self._reservations.expiries:
             self._reap(micros)
         return micros
 
@@ -181,7 +179,9 @@ class MemoryStore:
     def _partial(self, asks: Sequence[Ask], micros: int) -> list[Ask]:
         """What can be granted to all of the takes, if it is worth having."""
         checks = [self._answer(ask._replace(op="check"), micros, []) for ask in asks]
-        room = min(check.remaining for ask, check in zip(asks, checks, strict=True) if ask.op == "take")
+        room = min(
+            check.remaining for ask, check in zip(asks, checks, strict=True) if ask.op == "take"
+        )
         return [
             ask._replace(cost=min(ask.cost, max(room, ask.least))) if ask.op == "take" else ask
             for ask in asks
@@ -214,9 +214,10 @@ class MemoryStore:
         return self._decision(rule, state, 0, now, 0)
 
     def _decision(self, rule: Any, state: Any, wait: int, now: int, cost: int) -> Decision:
-        if rule.words:
-            return Decision(rule, (wait, *state), now, cost)
-        return Decision(Seen(rule.limit, rule.per_second), (wait, *rule.look(state, now, cost)), now, cost)
+        if not rule.words:
+            rule.roll(state, now)
+            state = rule.view(state, now, cost)
+        return decided(rule, (wait, *state), now, cost)
 
     def _check(self, ask: Ask, rule: Any, state: Any, now: int) -> Decision:
         wait = 0
@@ -244,7 +245,7 @@ class MemoryStore:
             return self._decision(rule, state, wait, now, cost)
         if seen is None and not self._room():
             full = (REFUSED, 0, max(1, self._until_room() // rule.tick), 0)
-            return Decision(Seen(rule.limit, rule.per_second), full, now, cost)
+            return decided(Seen(rule.limit, rule.per_second), full, now, cost)
         if rule.words:
             value = table.form(rule, after)
             undo.append(lambda: self._restore(table, key, rule, seen))
@@ -258,7 +259,9 @@ class MemoryStore:
         else:
             table.cells[key] = value
         if ask.token and ask.ttl and not isinstance(rule, Concurrency):
-            undo.append(self._reserve(ask, table, key, (now + wait) * rule.tick))
+            name = (ask.token, ask.space, ask.limit.id, key)
+            self._reservations.add(name, cost, (now + wait) * rule.tick, self._now + ask.ttl)
+            undo.append(lambda: self._reservations.pop(name) and None)
         return self._decision(rule, after, wait, now, cost)
 
     def _restore(self, table: Table, key: Canonical, rule: Any, seen: Any) -> None:
@@ -280,6 +283,7 @@ class MemoryStore:
         if rule.words:
             state = rule.charge(*state, now, cost)
         else:
+            rule.roll(state, now)
             rule.put(state, now, cost)
         value = table.form(rule, state)
         if key in table.cells:
@@ -310,43 +314,24 @@ class MemoryStore:
 
     # -- reservations
 
-    def _reserve(
-        self, ask: Ask, table: Table, key: Canonical, at: int
-    ) -> Callable[[], None]:
-        name = (ask.token, ask.space, ask.limit.id, key)
-        self._reservations[name] = (ask.cost, table, key, at, self._now + ask.ttl)
-        heapq.heappush(self._expiries, (self._now + ask.ttl, name))
-        return lambda: self._forget(name)
-
-    def _forget(self, name: tuple[Any, ...]) -> None:
-        self._reservations.pop(name, None)
-
     def _settle(
         self, ask: Ask, table: Table, key: Canonical, rule: Any, state: Any, micros: int
     ) -> None:
-        name = (ask.token, ask.space, ask.limit.id, key)
-        cost, _, _, at, _ = self._reservations.pop(name, (0, table, key, 0, 0))
-        if ask.cost > cost:  # or the reservation had expired, and all of it is charged again
-            self._charge(table, key, rule, state, micros // rule.tick, ask.cost - cost)
+        taken, at = self._reservations.pop((ask.token, ask.space, ask.limit.id, key))
+        now = micros // rule.tick
+        if ask.cost > taken:  # or the reservation had expired, and all of it is charged again
+            self._charge(table, key, rule, state, now, ask.cost - taken)
         else:
-            self._refund(table, key, rule, state, micros // rule.tick, cost - ask.cost, at // rule.tick)
+            self._refund(table, key, rule, state, now, taken - ask.cost, at // rule.tick)
 
     def _reap(self, micros: int) -> None:
         """Give back what was reserved and neither settled nor cancelled in time."""
-        while self._expiries and self._expiries[0][0] <= micros:
-            _, name = heapq.heappop(self._expiries)
-            entry = self._reservations.pop(name, None)
-            if entry is None:
-                continue
-            cost, table, key, at, _ = entry
+        for (_, space, limit_id, key), (cost, at) in self._reservations.expired(micros):
+            table = self._tables[(space, limit_id)]
             value = table.cells.get(key)
             rule = value[0] if type(value) is tuple else table.rule
             state = self._state(table, key, rule, micros)
             self._refund(table, key, rule, state, micros // rule.tick, cost, at // rule.tick)
-        if len(self._expiries) > 64 + 2 * len(self._reservations):
-            live = self._reservations
-            self._expiries[:] = [entry for entry in self._expiries if entry[1] in live]
-            heapq.heapify(self._expiries)
 
     # -- room
 
@@ -396,7 +381,7 @@ class MemoryStore:
 def _after_fork() -> None:
     # A thread of the parent may have held a lock at the moment of the fork.
     for store in _stores:
-        store._lock = threading.Lock()
+        store._lock._at_fork_reinit()  # type: ignore[attr-defined] # as threading itself does
 
 
 if hasattr(os, "register_at_fork"):

@@ -1,7 +1,8 @@
 """The short way: one take of one limit, with everything looked up beforehand.
 
 The answers are those of `MemoryStore.decide`, which is called for whatever is unusual: a new
-key, an odd cost, a key with a limit of its own.
+key, an odd cost, a partial take, a key with a limit of its own. What it saves are calls: the
+lock and the decision are handled without their methods' frames.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 from time import monotonic_ns
 from typing import TYPE_CHECKING
 
-from ..decision import Ask, Decision, Seen
+from ..clock import SystemClock
+from ..decision import Ask, Decision
 from ..keys import Key, canonical
 from .table import LOW, MIDDLE
 
@@ -21,22 +23,28 @@ if TYPE_CHECKING:
 
 __all__ = ["quick_spread", "quick_words"]
 
+ONE = 1  # nearly every cost; True is equal to it but not the same
 
-def quick_words(
-    store: MemoryStore, table: Table, space: str, limit: Limit, offset: int | None
-) -> Quick:
+
+def quick_words(store: MemoryStore, table: Table, space: str, limit: Limit) -> Quick:
     """A take for an algorithm of three words."""
-    cells, own, rule, expiries = table.cells, table.own, table.rule, store._expiries
+    cells, own, rule, expiries = table.cells, table.own, table.rule, store._reservations.expiries
     get, take, micros = cells.get, rule.take, store._micros
-    tick, nanos, shift = rule.tick, rule.tick * 1000, offset or 0
-    system = offset is not None
+    acquire, release = store._lock.acquire, store._lock.release
+    system, offset, tick, nanos = _time(store, rule.tick)
 
-    def hit(key: Key, cost: int) -> Decision:
-        form = key if key.__class__ is str and key.isascii() else canonical(key)
-        with store._lock:
+    def hit(key: Key = "", cost: int = 1, *, partial: bool = False) -> Decision:
+        # A str found in the table is canonical; one that is not goes the long way.
+        form = key if key.__class__ is str else canonical(key)
+        acquire()
+        try:
             value = get(form)
-            if value.__class__ is int and cost.__class__ is int and cost > 0 and not own and not expiries:
-                now = (monotonic_ns() + shift) // nanos if system else micros() // tick
+            if (
+                value.__class__ is int
+                and (cost is ONE or (cost.__class__ is int and cost > 0))
+                and not (own or expiries or partial)
+            ):
+                now = (monotonic_ns() + offset) // nanos if system else micros() // tick
                 b = value >> 53
                 if b <= MIDDLE:
                     outcome = take(value & LOW, b, 0, now, cost, 0)
@@ -44,33 +52,55 @@ def quick_words(
                     outcome = take(value & LOW, b & MIDDLE, b >> 64, now, cost, 0)
                 wait, a, b, c = outcome
                 if wait == 0:
-                    cells[form] = a | b << 53 | c << 117
-                return Decision(rule, outcome, now, cost)
-        return store.decide((Ask("take", limit, key, cost, space),))[0]
+                    cells[form] = a | b << 53 | c << 117 if c else a | b << 53
+                decision = Decision()
+                decision._source = rule
+                decision._outcome = outcome
+                decision._now = now
+                decision._cost = cost
+                return decision
+        finally:
+            release()
+        return store.decide((Ask("take", limit, key, cost, space, 0, 1 if partial else -1),))[0]
 
     return hit
 
 
-def quick_spread(
-    store: MemoryStore, table: Table, space: str, limit: Limit, offset: int | None
-) -> Quick:
+def quick_spread(store: MemoryStore, table: Table, space: str, limit: Limit) -> Quick:
     """A take for an algorithm whose state is one object."""
-    cells, own, rule, expiries = table.cells, table.own, table.rule, store._expiries
-    get, take, put, look = cells.get, rule.take, rule.put, rule.look
-    micros, tick, nanos, shift = store._micros, rule.tick, rule.tick * 1000, offset or 0
-    system, seen = offset is not None, Seen(limit, rule.per_second)
+    cells, own, rule, expiries = table.cells, table.own, table.rule, store._reservations.expiries
+    get, take, micros, kind = cells.get, rule.hit, store._micros, type(rule.empty())
+    acquire, release = store._lock.acquire, store._lock.release
+    system, offset, tick, nanos = _time(store, rule.tick)
 
-    def hit(key: Key, cost: int) -> Decision:
-        form = key if key.__class__ is str and key.isascii() else canonical(key)
-        with store._lock:
+    def hit(key: Key = "", cost: int = 1, *, partial: bool = False) -> Decision:
+        # A str found in the table is canonical; one that is not goes the long way.
+        form = key if key.__class__ is str else canonical(key)
+        acquire()
+        try:
             state = get(form)
-            plain = cost.__class__ is int and cost > 0 and not own and not expiries
-            if state is not None and state.__class__ is not tuple and plain:
-                now = (monotonic_ns() + shift) // nanos if system else micros() // tick
-                wait = take(state, now, cost)
-                if wait == 0:
-                    put(state, now, cost)
-                return Decision(seen, (wait, *look(state, now, cost)), now, cost)
-        return store.decide((Ask("take", limit, key, cost, space),))[0]
+            if (
+                state.__class__ is kind
+                and (cost is ONE or (cost.__class__ is int and cost > 0))
+                and not (own or expiries or partial)
+            ):
+                now = (monotonic_ns() + offset) // nanos if system else micros() // tick
+                decision = Decision()
+                decision._source = rule
+                decision._outcome = take(state, now, cost)
+                decision._now = now
+                decision._cost = cost
+                return decision
+        finally:
+            release()
+        return store.decide((Ask("take", limit, key, cost, space, 0, 1 if partial else -1),))[0]
 
     return hit
+
+
+def _time(store: MemoryStore, tick: int) -> tuple[bool, int, int, int]:
+    """How to read the time in ticks: from the system's clock at once, or from any clock."""
+    clock = store.clock
+    if type(clock) is SystemClock:
+        return True, clock.offset, tick, tick * 1000
+    return False, 0, tick, 0

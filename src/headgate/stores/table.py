@@ -72,5 +72,5 @@ class Table:
             words = unpacked(state) if type(state) is int else state
             ticks = rule.look(*words, now, 0)[2]
         else:
-            ticks = rule.look(state, now, 0)[2]
+            ticks = rule.read(state, now, 0)[2]
         return rule, (now + ticks) * rule.tick if ticks >= 0 else -1

@@ -1,0 +1,22 @@
+"""The command line: one file per command."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from .. import __version__
+from . import loadcheck
+
+__all__ = ["main"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; the exit status says how it went."""
+    parser = argparse.ArgumentParser(prog="headgate", description="Flow control for services.")
+    parser.add_argument("--version", action="version", version=f"headgate {__version__}")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    loadcheck.register(commands)
+    options = parser.parse_args(arguments)
+    status: int = options.run(options)
+    return status
