@@ -1,11 +1,13 @@
 """How long importing takes: fresh processes, the packages in turn, the median of several."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 from typing import TypedDict
 
 _PROBE = Path(__file__).with_name("import_probe.py")
@@ -19,10 +21,12 @@ class ImportCost(TypedDict):
     third_party: list[str]
 
 
-def _probe(package: str) -> ImportCost | None:
-    done = subprocess.run(
-        [sys.executable, "-P", str(_PROBE), package], capture_output=True, text=True, check=False
-    )
+def _probe(package: str, bytecode: str) -> ImportCost | None:
+    """Import a package in a fresh process, with compiled files in a folder of our own."""
+    environment = os.environ | {"PYTHONPYCACHEPREFIX": bytecode}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    command = [sys.executable, "-P", str(_PROBE), package]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     if done.returncode:
         return None
     cost: ImportCost = json.loads(done.stdout)
@@ -31,13 +35,14 @@ def _probe(package: str) -> ImportCost | None:
 
 def measure(packages: Iterable[str], rounds: int) -> dict[str, ImportCost]:
     """Median import cost of each package; one that cannot be imported is left out."""
-    # The first round is thrown away: it may have to compile.
-    costs = {package: cost for package in packages if (cost := _probe(package))}
-    times: dict[str, list[float]] = {package: [] for package in costs}
-    for _ in range(rounds):
-        for package in costs:
-            if again := _probe(package):
-                times[package].append(again["ns"])
+    with TemporaryDirectory() as bytecode:
+        # The first round compiles and is not counted: as after an installation, all is compiled.
+        costs = {package: cost for package in packages if (cost := _probe(package, bytecode))}
+        times: dict[str, list[float]] = {package: [] for package in costs}
+        for _ in range(rounds):
+            for package in costs:
+                if again := _probe(package, bytecode):
+                    times[package].append(again["ns"])
     for package, cost in costs.items():
         cost["ns"] = median(times[package] or [cost["ns"]])
     return costs

@@ -35,9 +35,10 @@ def _names(row: Row) -> list[str]:
     return [row.job.algorithm, row.job.rival]
 
 
-def _speed_cells(row: Row, results: Results, clock: float | None) -> list[str]:
+def _speed_cells(row: Row, results: Results, clock: float | None, new: bool) -> list[str]:
+    """One row; `new` adds what a hit on a new key costs."""
     if not row.runs:
-        return [*_names(row), row.problem or "not measured", "", "", ""]
+        return [*_names(row), row.problem or "not measured", *[""] * (3 + new)]
     ns = row.best()
     ours = results.get(row.job.scenario, _OURS, row.job.algorithm)
     times = f"{ns / ours.best():.2f} x" if ours and ours is not row else ""
@@ -47,6 +48,7 @@ def _speed_cells(row: Row, results: Results, clock: float | None) -> list[str]:
         f"{ns:,.0f}",
         f"{ns / clock:.1f}" if clock else "",
         times,
+        *(f"{row.best('first_ns'):,.0f}" for _ in range(new)),
     ]
 
 
@@ -86,8 +88,10 @@ def _scenario(name: str, results: Results, clock: float | None) -> Iterator[str]
         head = ["algorithm", "library", "bytes/key", "keys", "seconds"]
         yield from table(head, [_memory_cells(row) for row in rows])
     else:
+        new = name == "many-keys"
         head = ["algorithm", "library", "decisions/s", "ns", "clock reads", "headgate is"]
-        yield from table(head, [_speed_cells(row, results, clock) for row in rows])
+        body = [_speed_cells(row, results, clock, new) for row in rows]
+        yield from table(head + ["new key, ns"] * new, body)
 
 
 def render(

@@ -44,6 +44,8 @@ class Row:
             summary["ns"] = round(self.best(), 1)
             summary["ns_median"] = round(median(run["ns"] for run in self.runs), 1)
             summary["per_second"] = round(1e9 / self.best())
+        if "first_ns" in self.runs[0]:
+            summary["new_key_ns"] = round(self.best("first_ns"), 1)
         if "bytes" in self.runs[0]:
             summary["bytes_per_key"] = round(self.best("bytes"), 1)
             summary["keys"] = self.runs[0]["keys"]

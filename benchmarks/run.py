@@ -125,11 +125,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         import_costs = imports.measure(packages, rounds=5 if options.quick else 15)
     found = verdicts.judge(results, import_costs)
 
-    for name, reason in missing.items():
-        print(f"{name}: {reason}")
-    for line in report.render(results, yardsticks, dict_bytes, import_costs, found):
-        print(line)
-
     # A filtered run is a look, not a record: it is written only where it was asked to be.
     output = options.output or (None if options.only else _HERE / "results.json")
     if output:
@@ -146,6 +141,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         }
         output.write_text(json.dumps(record, indent=1) + "\n")
         progress(f"wrote {output.name}")
+
+    for name, reason in missing.items():
+        print(f"{name}: {reason}")
+    for line in report.render(results, yardsticks, dict_bytes, import_costs, found):
+        print(line)
 
 
 if __name__ == "__main__":

@@ -30,9 +30,9 @@ class Scenario:
 
 
 SCENARIOS = {
-    "hot-allowed": Scenario("one hot key, every hit allowed", speed.hot_allowed, rounds=5),
+    "hot-allowed": Scenario("one hot key, every hit allowed", speed.hot_allowed, rounds=4),
     "hot-refused": Scenario(
-        "one hot key, every hit refused", speed.hot_refused, rounds=5, needs_refusal=True
+        "one hot key, every hit refused", speed.hot_refused, rounds=4, needs_refusal=True
     ),
     "many-keys": Scenario(
         "100,000 keys in random order", speed.many_keys, rounds=3, needs_keys=True
@@ -40,7 +40,7 @@ SCENARIOS = {
     "threads": Scenario(
         "4 threads on one key, 40,000 hits for 20,000 places",
         threads.exactness,
-        rounds=5,
+        rounds=3,
         needs_refusal=True,
     ),
     "memory": Scenario("memory per key", memory.per_key, rounds=1, needs_keys=True),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from .keys import Key
     from .limit import Limit
 
-__all__ = ["Ask", "Decision", "JointDecision", "Seen", "check_cost", "decided", "joined"]
+__all__ = ["Ask", "Decision", "JointDecision", "Refusal", "Seen", "check_cost", "decided", "joined"]
 
 INFINITY = float("inf")
 
@@ -93,13 +93,8 @@ class Decision:
     _cost: int
     _seen: tuple[int, int, int]
 
-    @property
-    def allowed(self) -> bool:
-        """Whether the call may go ahead, after `delay` seconds."""
-        return self._outcome[0] >= 0
-
-    def __bool__(self) -> bool:
-        return self._outcome[0] >= 0
+    allowed: ClassVar[bool] = True
+    """Whether the call may go ahead, after `delay` seconds. A Refusal says no, and is false."""
 
     @property
     def limit(self) -> Limit:
@@ -109,7 +104,7 @@ class Decision:
     @property
     def granted(self) -> int:
         """How much was taken."""
-        return self._cost if self._outcome[0] >= 0 else 0
+        return self._cost if self.allowed else 0
 
     @property
     def remaining(self) -> int:
@@ -119,9 +114,7 @@ class Decision:
     @property
     def retry_after(self) -> float:
         """Seconds until the same call would pass: 0 if it passed, infinity if it never will."""
-        if self._outcome[0] >= 0:
-            return 0.0
-        return self._seconds(self._look()[1])
+        return 0.0 if self.allowed else self._seconds(self._look()[1])
 
     @property
     def reset_after(self) -> float:
@@ -156,14 +149,14 @@ class Decision:
         return self._now * (1_000_000 // self._source.per_second)
 
     @property
-    def asked(self) -> int:
-        """How much was asked for."""
+    def cost(self) -> int:
+        """How much the decision is about: of a partial take, as much as could be had."""
         return self._cost
 
     def after_delay(self) -> Decision:
         """The same decision once its delay has passed."""
-        _, a, b, c = self._outcome
-        return decided(self._source, (0, a, b, c), self._now, self._cost)
+        wait, a, b, c = self._outcome
+        return decided(self._source, (0, a, b, c), self._now + max(0, wait), self._cost)
 
     def let_pass(self) -> Decision:
         """The same call let through although nothing is left for it."""
@@ -199,6 +192,17 @@ class Decision:
         wait = self._outcome[0]
         seen = Seen(self.limit, self._source.per_second)
         return decided, (seen, (wait, *self._look()), self._now, self._cost)
+
+
+class Refusal(Decision):
+    """The answer to a hit that may not go ahead."""
+
+    __slots__ = ()
+
+    allowed: ClassVar[bool] = False
+
+    def __bool__(self) -> bool:
+        return False
 
 
 class Seen:
@@ -261,9 +265,15 @@ class JointDecision(Decision):
         return joined, (self._parts,)
 
 
+class JointRefusal(JointDecision, Refusal):
+    """Several limits together, of which at least one refused."""
+
+    __slots__ = ()
+
+
 def decided(source: Source, outcome: tuple[int, int, int, int], now: int, cost: int) -> Decision:
     """A decision of one limit."""
-    decision = Decision()
+    decision = Decision() if outcome[0] >= 0 else Refusal()
     decision._source = source
     decision._outcome = outcome
     decision._now = now
@@ -280,7 +290,7 @@ def joined(parts: tuple[Decision, ...]) -> Decision:
         binding = max(refusing, key=lambda part: part.retry_after)
     else:
         binding = min(parts, key=lambda part: part.remaining)
-    decision = JointDecision()
+    decision = JointRefusal() if refusing else JointDecision()
     decision._source = binding._source
     decision._outcome = binding._outcome
     decision._now = binding._now

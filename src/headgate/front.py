@@ -109,13 +109,12 @@ class Front:
         self._refuse_concurrent("hit")
         check_cost(cost)
         asks = self.asks("take", key, cost, least=min(1, cost) if partial else -1)
-        decision = joined(tuple(self.store.decide(asks)))
-        if decision.allowed or self._share == 1:
-            return decision
-        return self._let_some_pass(decision)
+        return self._let_some_pass(joined(tuple(self.store.decide(asks))))
 
     def _let_some_pass(self, decision: Decision) -> Decision:
         """Of the calls over the line refuse only a share, evenly spread."""
+        if decision.allowed or self._share == 1:
+            return decision
         with self._over_lock:
             self._over += self._share
             if self._over >= 1:
@@ -133,7 +132,8 @@ class Front:
             return [quick(key, cost) for key in keys]
         self._refuse_concurrent("hit_many")
         groups = [self.asks("take", key, cost) for key in keys]
-        return [joined(tuple(decisions)) for decisions in self.store.decide_many(groups)]
+        answers = [joined(tuple(decisions)) for decisions in self.store.decide_many(groups)]
+        return [self._let_some_pass(answer) for answer in answers]
 
     def _refuse_concurrent(self, what: str) -> None:
         if self._concurrent is not None:

@@ -21,7 +21,7 @@ class Limit:
 
     __slots__ = (
         "algorithm", "amount", "anchor", "burst", "calendar", "cells", "cold", "debt", "delay",
-        "elastic", "first_hit", "initial", "kernels", "lease", "name", "nodelay", "queue",
+        "elastic", "first_hit", "id", "initial", "kernels", "lease", "name", "nodelay", "queue",
         "refill", "soft", "text", "tick", "tz", "unit", "warm_up", "window",
     )  # fmt: skip
 
@@ -53,6 +53,8 @@ class Limit:
     lease: bool
     unit: str
     name: str | None
+    id: str
+    """What the limit's state is filed under: its name, else its text."""
     kernels: dict[int, Any]
     """Where algorithms keep what they derived from this limit."""
 
@@ -81,17 +83,18 @@ class Limit:
         unit: str = "",
         name: str | None = None,
     ) -> None:
-        if isinstance(amount, str):
-            if per is not None or algorithm is not None:
-                raise TypeError("a limit given as text holds its window and algorithm already")
-            values = _values(Limit.parse(amount))
-            self._fill(values if name is None else {**values, "name": options.label(name)})
-            return
         given = {
             "burst": burst, "initial": initial, "refill": refill, "debt": debt or None,
             "cells": cells, "queue": queue, "delay": delay, "nodelay": nodelay or None, "tz": tz,
             "anchor": anchor, "first_hit": first_hit or None, "warm_up": warm_up, "cold": cold,
         }  # fmt: skip
+        if isinstance(amount, str):
+            others = (per, algorithm, *given.values(), soft or None, elastic or None, lease or None)
+            if any(other is not None for other in others) or unit:
+                raise TypeError("a limit given as text holds its options already; write them there")
+            values = _values(Limit.parse(amount))
+            self._fill(values if name is None else {**values, "name": options.label(name)})
+            return
         window, span = calendar.window(per)
         if span in ("month", "year"):
             given["calendar"] = span
@@ -168,11 +171,6 @@ class Limit:
         raise TypeError(f"a limit is a Limit or its text, not {type(limit).__name__}")
 
     @property
-    def id(self) -> str:
-        """What the limit's state is filed under: its name, else its text."""
-        return self.name if self.name is not None else self.text
-
-    @property
     def per(self) -> float:
         """The window in seconds."""
         return self.window / 1_000_000
@@ -187,25 +185,30 @@ class Limit:
         return self.amount
 
     def named(self, name: str) -> Limit:
-        """The same limit filed under another name: how an override keeps a key's state."""
-        return self if self.id == name else self._with({"name": name})
+        """The same limit filed under another id: how an override keeps a key's state."""
+        if self.id == name:
+            return self
+        limit = object.__new__(Limit)
+        limit._fill(_values(self), name)
+        return limit
 
     def raised(self, value: int, permille: int = 0) -> int:
         """A number of this limit with soft added, and elastic by a share of its room."""
         return value + value * self.soft // 100 + value * self.elastic * permille // 100_000
 
-    def _with(self, changes: dict[str, Any]) -> Limit:
-        limit = object.__new__(Limit)
-        limit._fill({**_values(self), **changes})
-        return limit
-
-    def _fill(self, values: dict[str, Any]) -> None:
+    def _fill(self, values: dict[str, Any], filed: str | None = None) -> None:
         for name, value in values.items():
             object.__setattr__(self, name, value)
-        object.__setattr__(self, "kernels", {})
         options.check(self)
-        object.__setattr__(self, "tick", options.tick_of(self))
-        object.__setattr__(self, "text", language.write(self))
+        text = language.write(self)
+        derived = {
+            "id": filed or self.name or text,
+            "kernels": {},
+            "text": text,
+            "tick": options.tick_of(self),
+        }
+        for name, value in derived.items():
+            object.__setattr__(self, name, value)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("a Limit does not change; make another one")
@@ -213,10 +216,10 @@ class Limit:
     __delattr__ = None  # type: ignore[assignment]  # nothing of a value can be taken away
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Limit) and self.text == other.text
+        return isinstance(other, Limit) and (self.text, self.id) == (other.text, other.id)
 
     def __hash__(self) -> int:
-        return hash(self.text)
+        return hash((self.text, self.id))
 
     def __str__(self) -> str:
         return self.text
@@ -225,10 +228,14 @@ class Limit:
         return f"Limit({self.text!r})"
 
     def __reduce__(self) -> tuple[object, ...]:
-        return Limit.parse, (self.text,)
+        return _restored, (self.text, self.id)
 
 
-_DERIVED = ("kernels", "text", "tick")
+_DERIVED = ("id", "kernels", "text", "tick")
+
+
+def _restored(text: str, filed: str) -> Limit:
+    return Limit.parse(text).named(filed)
 
 
 def _values(limit: Limit) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import os
 import threading
 import weakref
 from collections.abc import Sequence
@@ -156,6 +157,11 @@ class Lines:
             for line in list(self._lines.get((space, key), {}).values()):
                 self._move(line)
 
+    def abandon(self) -> None:
+        """Forget every line, in a new process that has none of the waiters."""
+        self._lock = threading.RLock()
+        self._lines = {}
+
     # -- what holds while the lock is held
 
     def _ask_store(self) -> Store:
@@ -255,7 +261,19 @@ class Lines:
 def too_large(decision: Decision) -> bool:
     """Whether a refusing limit could not hold the cost even when it is unused."""
     return any(
-        part.limit.raised(part.limit.capacity, 1000) < part.asked
+        part.limit.raised(part.limit.capacity, 1000) < part.cost
         for part in decision.parts
         if not part.allowed and part.retry_after == float("inf")
     )
+
+
+def _after_fork() -> None:
+    # Whoever waited stayed behind in the parent, and may have held a lock.
+    global _making
+    _making = threading.Lock()
+    for lines in list(_lines.values()):
+        lines.abandon()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

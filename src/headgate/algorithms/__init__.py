@@ -62,9 +62,10 @@ def carried(old: Any, state: Any, new: Any, micros: int) -> Any:
     """
     if old.shape == new.shape:
         return state
-    now = micros // new.tick
-    then = micros // old.tick
-    if isinstance(old, WarmUp) and isinstance(new, WarmUp) and old.tick == new.tick:
-        return new.inherit(old, state, now)
+    now, then = micros // new.tick, micros // old.tick
+    if new.words and old.words:
+        kept = new.inherit(old, state, now)
+        if kept is not None:
+            return kept
     top, bottom = old.used(*state, then) if old.words else old.used(state, then)
     return new.spent(now, top, bottom)

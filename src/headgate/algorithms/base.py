@@ -3,7 +3,8 @@
 An algorithm object holds what a limit fixes (rate, window, capacity) and no state. Time is in
 ticks of its limit. The state of a key is three words whose meaning each algorithm defines; a
 key that was never seen is `fresh`. Answers to `take` begin with the wait in ticks: 0 or more
-admits, REFUSED refuses and returns the state unchanged.
+admits; REFUSED returns the state as it was, except that a time which a broken clock left more
+than a window ahead is brought back to now, so that nobody waits for it to come round.
 
 Algorithms with more state than three words (cells, log, concurrency) are `Spread`: their state
 is one mutable object, changed in place by `put` after `take` has said yes.
@@ -90,6 +91,10 @@ class Algorithm(Rule):
     def used(self, a: int, b: int, c: int, now: int) -> tuple[int, int]:
         """What is in use now, as a fraction: for a limit that takes over from this one."""
         raise NotImplementedError
+
+    def inherit(self, old: Rule, state: State, now: int) -> State | None:
+        """A state of another rule, where there is more to keep than what is used; or None."""
+        return None
 
     def spent(self, now: int, top: int, bottom: int) -> State:
         """A state in which top/bottom has just been used."""

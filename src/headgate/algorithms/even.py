@@ -46,7 +46,7 @@ class Even(Algorithm):
             return at - now, at, cost * self.window, 0
         ticks = -(-owed // self.quota)
         if at - now + ticks > max_wait:
-            return REFUSED, a, b, c
+            return (REFUSED, a, b, c) if a <= at else (REFUSED, at, b, c)
         # Counted from the whole tick at which it passes, so no two are closer than they may be.
         return at - now + ticks, at, ticks * self.quota + cost * self.window, 0
 

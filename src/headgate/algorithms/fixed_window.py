@@ -47,13 +47,13 @@ class FixedWindow(Algorithm):
         return begin, used, end
 
     def take(self, a: int, b: int, c: int, now: int, cost: int, max_wait: int) -> Outcome:
-        if a <= now < a + self.window:  # the window last used is still the present one
+        if b and self.anchor <= a <= now < a + self.window:  # still in the window last used
             used = b + cost
             return (0, a, used, 0) if used <= self.quota else (REFUSED, a, b, c)
-        start, used, _ = self.roll(a, b, now)
+        start, used, end = self.roll(a, b, now)
         if used + cost <= self.quota and now >= self.anchor:
             return 0, start, used + cost, 0
-        return REFUSED, a, b, c
+        return (REFUSED, a, b, c) if a < end else (REFUSED, start, used, 0)
 
     def look(self, a: int, b: int, c: int, now: int, cost: int) -> tuple[int, int, int]:
         _, used, end = self.roll(a, b, now)
@@ -121,10 +121,10 @@ class CalendarWindow(FixedWindow):
 
     def take(self, a: int, b: int, c: int, now: int, cost: int, max_wait: int) -> Outcome:
         # Windows differ in length, so only the calendar knows whether one has ended.
-        start, used, _ = self.roll(a, b, now)
+        start, used, end = self.roll(a, b, now)
         if used + cost <= self.quota:
             return 0, start, used + cost, 0
-        return REFUSED, a, b, c
+        return (REFUSED, a, b, c) if a < end else (REFUSED, start, used, 0)
 
     def forecast(self, a: int, b: int, c: int, now: int, ahead: int, cost: int) -> int:
         _, used, end = self.roll(a, b, now)

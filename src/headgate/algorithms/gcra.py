@@ -79,7 +79,11 @@ class Gcra(Algorithm):
         ahead = self.ahead(a, b, now) + cost * self.window
         wait = max(0, -(-(ahead - self.tolerance) // self.quota))
         if wait > max_wait:
-            return REFUSED, a, b, c
+            return (
+                (REFUSED, a, b, c)
+                if a - now <= self.furthest
+                else (REFUSED, *self.at(self.tolerance, now))
+            )
         return wait, now + ahead // self.quota, ahead % self.quota, 0
 
     def look(self, a: int, b: int, c: int, now: int, cost: int) -> tuple[int, int, int]:

@@ -47,7 +47,7 @@ class LeakyQueue(TokenBucket):
         at, level = self.drain(a, b, now)
         wait = self.turn(level, at, now)
         if cost > self.capacity or wait > max_wait or level + cost * self.window > self.brim:
-            return REFUSED, a, b, c
+            return (REFUSED, a, b, c) if a <= at else (REFUSED, at, b, c)
         if level > self.free:
             # Counted from the whole tick at which it passes, so departures keep their distance.
             level = (wait + now - at) * self.quota + self.free

@@ -77,8 +77,13 @@ class SlidingLog(Spread):
                     return REFUSED, total, leaves, last
                 if over > 0:
                     return REFUSED, total, self.leaving(state, over), last
-                self.put(state, now, cost)
-                return 0, total + cost, 0, now
+                state[TOTAL] = total = total + cost
+                if last == now:
+                    state[-1] += cost
+                else:
+                    state.append(now)
+                    state.append(cost)
+                return 0, total, 0, now
         return super().hit(state, now, cost)
 
     def look(self, a: int, b: int, c: int, now: int, cost: int) -> tuple[int, int, int]:

@@ -36,14 +36,14 @@ class SlidingWindow(Algorithm):
             return REFUSED, a, b, c
         if (count + cost) * window + before * (window - elapsed) <= self.quota * window:
             return 0, start, count + cost, before
-        return REFUSED, a, b, c
+        return (REFUSED, a, b, c) if a - now <= window else (REFUSED, start, count, before)
 
     def look(self, a: int, b: int, c: int, now: int, cost: int) -> tuple[int, int, int]:
         start, count, before, elapsed = self.roll(a, b, c, now)
         window = self.window
         free = (self.quota - count) * window - before * (window - elapsed)
         # `now` may lie before `start` after a clock that went back.
-        reset = start - now + (2 * window if count else window if before else 0)
+        reset = start - now + (2 * window if count else window) if count or before else 0
         return max(0, free // window), self.retry(count, before, start - now, elapsed, cost), reset
 
     def retry(self, count: int, before: int, lag: int, elapsed: int, cost: int) -> int:

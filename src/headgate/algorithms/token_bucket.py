@@ -11,7 +11,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from .base import MOST, NEVER, REFUSED, Algorithm, Outcome, State
+from .base import MOST, NEVER, REFUSED, Algorithm, Outcome, Rule, State
 
 if TYPE_CHECKING:
     from ..limit import Limit
@@ -85,7 +85,7 @@ class TokenBucket(Algorithm):
             wait = self.wait(missing, at, now)
             if wait <= max_wait:
                 return wait, at, missing, 0
-        return REFUSED, a, b, c
+        return (REFUSED, a, b, c) if a <= at else (REFUSED, at, b, c)
 
     def look(self, a: int, b: int, c: int, now: int, cost: int) -> tuple[int, int, int]:
         at, missing = self.drain(a, b, now)
@@ -122,12 +122,26 @@ class TokenBucket(Algorithm):
 class DebtBucket(TokenBucket):
     """Admits any cost while nothing is owed; who comes next waits until the debt is paid."""
 
+    @cached_property
+    def shape(self) -> tuple[object, ...]:
+        return (*super().shape, self.quota, self.full)
+
+    def inherit(self, old: Rule, state: State, now: int) -> State | None:
+        # As Guava does: the bucket stays as full in proportion, and who is in debt has been told
+        # how long to wait, so a new rate applies after that.
+        if not isinstance(old, DebtBucket) or old.tick != self.tick:
+            return None
+        at, missing = old.drain(state[0], state[1], now)
+        if missing <= old.full:
+            return at, -(-missing * self.full // old.full), 0
+        return at, self.full - (-(missing - old.full) * self.quota // old.quota), 0
+
     def take(self, a: int, b: int, c: int, now: int, cost: int, max_wait: int) -> Outcome:
         at, missing = self.drain(a, b, now)
         wait = self.wait(missing, at, now)
         if wait <= max_wait:
             return wait, at, min(MOST, missing + cost * self.window), 0
-        return REFUSED, a, b, c
+        return (REFUSED, a, b, c) if a <= at else (REFUSED, at, b, c)
 
     def look(self, a: int, b: int, c: int, now: int, cost: int) -> tuple[int, int, int]:
         at, missing = self.drain(a, b, now)

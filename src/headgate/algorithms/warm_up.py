@@ -16,7 +16,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from .base import MOST, REFUSED, Algorithm, Outcome, State
+from .base import MOST, REFUSED, Algorithm, Outcome, Rule, State
 
 if TYPE_CHECKING:
     from ..limit import Limit
@@ -70,7 +70,7 @@ class WarmUp(Algorithm):
         at, owed, warmth = self.rest(a, b, c, now)
         wait = at - now - (-owed // self.scale)
         if wait > max_wait:
-            return REFUSED, a, b, c
+            return (REFUSED, a, b, c) if a <= at else (REFUSED, at, b, c)
         time, spent = self.price(self.most - warmth, cost)
         return wait, at, min(MOST, owed + time), warmth + spent
 
@@ -104,7 +104,9 @@ class WarmUp(Algorithm):
     def spent(self, now: int, top: int, bottom: int) -> State:
         return now, min(MOST, -(-top * self.permit // bottom)), 0
 
-    def inherit(self, other: WarmUp, state: State, now: int) -> State:
-        """A state of another warm-up: as warm in proportion, the same time still owed."""
-        _, owed, warmth = other.rest(*state, now)
-        return now, owed * self.scale // other.scale, warmth * self.most // other.most
+    def inherit(self, old: Rule, state: State, now: int) -> State | None:
+        # As warm in proportion, and the same time still owed.
+        if not isinstance(old, WarmUp) or old.tick != self.tick:
+            return None
+        _, owed, warmth = old.rest(*state, now)
+        return now, owed * self.scale // old.scale, warmth * self.most // old.most

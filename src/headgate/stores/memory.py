@@ -72,9 +72,6 @@ class MemoryStore:
     def clock(self) -> Clock:
         return self._clock
 
-    def __len__(self) -> int:
-        return self.keys
-
     # -- the verb
 
     def decide(self, asks: Sequence[Ask]) -> list[Decision]:
@@ -242,7 +239,9 @@ class MemoryStore:
         else:
             wait, after = rule.take(state, now, cost), state
         if wait == REFUSED:
-            return self._decision(rule, state, wait, now, cost)
+            if seen is not None and after != state:
+                table.cells[key] = table.form(rule, after)
+            return self._decision(rule, after, wait, now, cost)
         if seen is None and not self._room():
             full = (REFUSED, 0, max(1, self._until_room() // rule.tick), 0)
             return decided(Seen(rule.limit, rule.per_second), full, now, cost)
@@ -338,31 +337,33 @@ class MemoryStore:
     def _insert(self, table: Table, key: Canonical, value: Any) -> None:
         table.cells[key] = value
         self.keys += 1
-        self._reclaimer.file(table, key, self._reset_of(table, key), self._now)
+        self._reclaimer.file(table, key, self._reset_of(table, key))
         found = self._reclaimer.idle(self._now, SWEEP)
         if found is not None:
             self._drop(*found)
 
     def _room(self) -> bool:
-        """Make room for one more key, if it can be had."""
+        """Make room for one more key, if it can be had: idle keys first, then by reset."""
         if self.keys < self.max_keys:
             return True
-        found = self._reclaimer.idle(self._now)
-        if found is None and self.on_full == "evict":
-            found = self._reclaimer.soonest(self._now)
-            self.evicted += found is not None
+        found = self._reclaimer.soonest()
         if found is None:
             return False
-        self._drop(*found)
+        table, key, reset = found
+        if reset > self._now:
+            if self.on_full == "deny":
+                self._reclaimer.file(table, key, reset)
+                return False
+            self.evicted += 1
+        self._drop(table, key)
         return True
 
     def _until_room(self) -> int:
-        found = self._reclaimer.soonest(self._now)
+        found = self._reclaimer.soonest()
         if found is None:
             return HELD
-        reset = self._reset_of(*found)
-        self._reclaimer.file(*found, reset, self._now)
-        return max(1, reset - self._now)
+        self._reclaimer.file(*found)
+        return max(1, found[2] - self._now)
 
     def _drop(self, table: Table, key: Canonical) -> None:
         del table.cells[key]

@@ -11,7 +11,7 @@ from time import monotonic_ns
 from typing import TYPE_CHECKING
 
 from ..clock import SystemClock
-from ..decision import Ask, Decision
+from ..decision import Ask, Decision, Refusal
 from ..keys import Key, canonical
 from .table import LOW, MIDDLE
 
@@ -45,15 +45,19 @@ def quick_words(store: MemoryStore, table: Table, space: str, limit: Limit) -> Q
                 and not (own or expiries or partial)
             ):
                 now = (monotonic_ns() + offset) // nanos if system else micros() // tick
-                b = value >> 53
+                old, b = value & LOW, value >> 53
                 if b <= MIDDLE:
-                    outcome = take(value & LOW, b, 0, now, cost, 0)
+                    outcome = take(old, b, 0, now, cost, 0)
                 else:
-                    outcome = take(value & LOW, b & MIDDLE, b >> 64, now, cost, 0)
+                    outcome = take(old, b & MIDDLE, b >> 64, now, cost, 0)
                 wait, a, b, c = outcome
                 if wait == 0:
                     cells[form] = a | b << 53 | c << 117 if c else a | b << 53
-                decision = Decision()
+                    decision = Decision()
+                else:
+                    decision = Refusal()
+                    if a != old:
+                        cells[form] = a | b << 53 | c << 117
                 decision._source = rule
                 decision._outcome = outcome
                 decision._now = now
@@ -85,9 +89,10 @@ def quick_spread(store: MemoryStore, table: Table, space: str, limit: Limit) -> 
                 and not (own or expiries or partial)
             ):
                 now = (monotonic_ns() + offset) // nanos if system else micros() // tick
-                decision = Decision()
+                outcome = take(state, now, cost)
+                decision = Decision() if outcome[0] == 0 else Refusal()
                 decision._source = rule
-                decision._outcome = take(state, now, cost)
+                decision._outcome = outcome
                 decision._now = now
                 decision._cost = cost
                 return decision
