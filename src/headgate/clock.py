@@ -58,9 +58,11 @@ class SystemClock:
         self.offset = time.time_ns() - time.monotonic_ns()
 
     def micros(self) -> int:
+        """Whole microseconds since the epoch."""
         return (time.monotonic_ns() + self.offset) // 1000
 
     def now(self) -> float:
+        """Seconds since the epoch."""
         return self.micros() / MICROSECONDS
 
     def __repr__(self) -> str:
@@ -80,9 +82,11 @@ class ManualClock:
         self._tidy_at = 64
 
     def micros(self) -> int:
+        """Whole microseconds since the epoch."""
         return self._micros
 
     def now(self) -> float:
+        """Seconds since the epoch."""
         return self._micros / MICROSECONDS
 
     def advance(self, seconds: float) -> None:

@@ -213,7 +213,8 @@ class Limit:
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("a Limit does not change; make another one")
 
-    __delattr__ = None  # type: ignore[assignment]  # nothing of a value can be taken away
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError("a Limit does not change; make another one")
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Limit) and (self.text, self.id) == (other.text, other.id)

@@ -63,7 +63,7 @@ def chosen(algorithm: str | None, options: list[str]) -> str:
             word = _WORDS.get(option, option)
             raise BadOption(option, f"{word} belongs to {those}, not to {algorithm}")
     if algorithm == "warm-up" and "warm_up" not in options:
-        raise BadOption("algorithm", "warm-up needs a time, such as 'warm-up 10s'")
+        raise BadOption("cold", "warm-up needs a time, such as 'warm-up 10s'")
     return algorithm
 
 

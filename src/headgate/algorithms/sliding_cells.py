@@ -103,10 +103,10 @@ class SlidingCells(Spread):
             state[TOTAL] -= cost
 
     def forecast(self, state: array[int], now: int, ahead: int, cost: int) -> int:
-        # n cells in a row admit no more than the quota, and reach back all of a window but a cell.
+        # What comes a whole quota later falls at least n cells later.
         later, rest = divmod(ahead + cost - 1, self.quota)
-        cell = -(-self.window // self.cells)
-        return self.read(state, now, rest + 1)[1] + later * (self.window - cell)
+        first = now + self.read(state, now, rest + 1)[1]
+        return self.begin(self.cell(first)) + later * self.window - now if later else first - now
 
     def used(self, state: array[int], now: int) -> tuple[int, int]:
         self.roll(state, now)

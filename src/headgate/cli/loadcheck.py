@@ -86,6 +86,7 @@ def check(
     if drained:
         while limiter.hit("load", partial=True, cost=1):
             pass
+    drained_at = time.monotonic()
     counts = [[0, 0] for _ in range(threads)]
     ready = threading.Barrier(threads + 1)
 
@@ -111,8 +112,10 @@ def check(
     passed, limited = (sum(column) for column in zip(*counts, strict=True))
     least, most = bounds(limiter.limits[0], spent, passed + limited)
     if drained and limiter.limits[0].algorithm in ("token-bucket", "gcra", "leaky-bucket"):
-        least = max(0, least - limiter.limits[0].capacity)
-        most -= limiter.limits[0].capacity - 1
+        # What flows in between the draining and the first request may pass too.
+        full = limiter.limits[0].capacity
+        most = bounds(limiter.limits[0], time.monotonic() - drained_at, 0)[1] - full + 1
+        least = max(0, least - full)
     limiter.close()
     return Report(limit, spent, passed, limited, least, most)
 

@@ -15,6 +15,7 @@ from ..errors import StoreError
 from ..keys import Canonical, Key, canonical
 from ..limit import Limit
 from .base import Quick
+from .cell import Cell
 from .quick import quick_spread, quick_words
 from .reclaim import Reclaimer
 from .reservations import Reservations
@@ -56,6 +57,7 @@ class MemoryStore:
         self._micros = self._clock.micros
         self._lock = threading.Lock()
         self._tables: dict[tuple[str, str], Table] = {}
+        self._own: dict[tuple[str, str], dict[Canonical, Limit]] = {}
         self._reclaimer = Reclaimer(self._reset_of)
         self._reservations = Reservations()
         self._now = 0
@@ -70,37 +72,39 @@ class MemoryStore:
 
     @property
     def clock(self) -> Clock:
+        """What tells this store the time."""
         return self._clock
 
-    # -- the verb
+    # -- the contract
 
     def decide(self, asks: Sequence[Ask]) -> list[Decision]:
         """Answer the asks in order; takes pass together or not at all."""
         with self._lock:
-            micros = self._enter()
-            for ask in asks:
-                check_cost(ask.cost)
+            self._enter()
+            places = [self._place(ask) for ask in asks]  # bad input is found before any change
             if any(ask.least >= 0 for ask in asks):
-                asks = self._partial(asks, micros)
-            undo: list[Callable[[], None]] = []
-            decisions = [self._answer(ask, micros, undo) for ask in asks]
-            pairs = list(zip(asks, decisions, strict=True))
-            if all(decision.allowed or ask.op != "take" for ask, decision in pairs):
+                asks = self._partial(asks, places)
+            undo: list[Callable[[], object]] = []
+            pairs = list(zip(asks, places, strict=True))
+            decisions = [self._answer(ask, place, undo) for ask, place in pairs]
+            if all(d.allowed or ask.op != "take" for ask, d in zip(asks, decisions, strict=True)):
                 return decisions
             for back in reversed(undo):
                 back()
             # What would have passed alone says so, with what is left as if it had not been asked.
             return [
-                self._answer(ask._replace(op="check"), micros, undo)
+                self._answer(ask._replace(op="check"), place, undo)
                 if ask.op == "take" and decision.allowed
                 else decision
-                for ask, decision in pairs
+                for (ask, place), decision in zip(pairs, decisions, strict=True)
             ]
 
     def decide_many(self, groups: Sequence[Sequence[Ask]]) -> list[list[Decision]]:
+        """Answer groups of asks, each all-or-nothing by itself."""
         return [self.decide(group) for group in groups]
 
     def quick(self, space: str, limit: Limit) -> Quick | None:
+        """A prepared take of one limit, if there is a shorter way for it."""
         with self._lock:
             table = self._table(space, limit)
         if limit.elastic or limit != table.rule.limit or isinstance(table.rule, Concurrency):
@@ -109,235 +113,172 @@ class MemoryStore:
         return make(self, table, space, limit)
 
     def forecast(self, asks: Sequence[Ask], ahead: int) -> int:
+        """Not before how many microseconds the asks can pass behind `ahead` of others."""
         with self._lock:
-            micros, latest = self._enter(), 0
-            for ask in asks:
-                table, key, rule = self._find(ask)
-                state = self._state(table, key, rule, micros)
-                now = micros // rule.tick
-                args = (*state, now) if rule.words else (state, now)
-                latest = max(latest, rule.forecast(*args, ahead, ask.cost) * rule.tick)
-            return latest
+            self._enter()
+            cells = [(self._cell(*self._place(ask)), ask.cost) for ask in asks]
+            return max(cell.forecast(ahead, cost) for cell, cost in cells)
 
     def assign(self, space: str, limit_id: str, key: Key, limit: Limit | None) -> None:
+        """Give a key a limit of its own, or take it away."""
         form = canonical(key)
         with self._lock:
             self._enter()
-            table = self._tables.get((space, limit_id))
+            own = self._own.setdefault((space, limit_id), {})
             if limit is None:
-                if table is not None:
-                    table.own.pop(form, None)
-                return
-            limit = limit.named(limit_id)
-            (table or self._table(space, limit)).own[form] = limit
+                own.pop(form, None)
+            else:
+                own[form] = limit.named(limit_id)
 
     def assigned(self, space: str, limit_id: str, key: Key) -> Limit | None:
+        """The limit a key was given, if any."""
         with self._lock:
-            table = self._tables.get((space, limit_id))
-            return table.own.get(canonical(key)) if table else None
+            return self._own.get((space, limit_id), {}).get(canonical(key))
 
     def close(self) -> None:
+        """Forget everything; later calls raise StoreError."""
         with self._lock:
             self.closed = True
             for table in self._tables.values():  # prepared takes hold on to their table
                 table.cells.clear()
             self._tables.clear()
+            self._own.clear()
             self._reservations.clear()
             self._reclaimer = Reclaimer(self._reset_of)
             self.keys = 0
 
-    # -- what holds while the lock is held
+    # -- answers, while the lock is held
 
-    def _enter(self) -> int:
+    def _enter(self) -> None:
         if self.closed:
             raise StoreError("this store is closed")
-        self._now = micros = self._micros()
-        if self._reservations.expiries:
-            self._reap(micros)
-        return micros
+        self._now = self._micros()
+        for (_, space, limit_id, key), (cost, at) in self._reservations.expired(self._now):
+            table = self._tables[(space, limit_id)]
+            value = table.cells.get(key)
+            rule = value[0] if type(value) is tuple else table.rule
+            self._refund(self._cell(table, key, rule), cost, at)
 
     def _table(self, space: str, limit: Limit) -> Table:
-        table = self._tables.get((space, limit.id))
+        name = (space, limit.id)
+        table = self._tables.get(name)
         if table is None:
-            table = self._tables[(space, limit.id)] = Table(limit)
+            table = self._tables[name] = Table(limit, self._own.setdefault(name, {}))
         return table
 
-    def _find(self, ask: Ask) -> tuple[Table, Canonical, Any]:
-        table, key = self._table(ask.space, ask.limit), canonical(ask.key)
+    def _place(self, ask: Ask) -> tuple[Table, Canonical, Any]:
+        """Where an ask belongs, and under which rule; errors for what cannot be asked."""
+        if ask.op not in OPS:
+            raise ValueError(f"unknown op {ask.op!r}; known are {', '.join(OPS)}")
+        check_cost(ask.cost)
+        key = canonical(ask.key)
+        table = self._table(ask.space, ask.limit)
         limit = table.own.get(key, ask.limit) if table.own else ask.limit
         return table, key, rule_of(limit, ask.room if limit.elastic else 0)
 
-    def _state(self, table: Table, key: Canonical, rule: Any, micros: int) -> Any:
-        state = table.read(key, rule, micros)
-        if state is None:
-            return rule.fresh(micros // rule.tick) if rule.words else rule.empty()
-        return state
+    def _cell(self, table: Table, key: Canonical, rule: Any) -> Cell:
+        return Cell(table, key, rule, self._now)
 
-    def _partial(self, asks: Sequence[Ask], micros: int) -> list[Ask]:
+    def _partial(self, asks: Sequence[Ask], places: Sequence[Any]) -> list[Ask]:
         """What can be granted to all of the takes, if it is worth having."""
-        checks = [self._answer(ask._replace(op="check"), micros, []) for ask in asks]
         room = min(
-            check.remaining for ask, check in zip(asks, checks, strict=True) if ask.op == "take"
+            self._cell(*place).decision(0, 0).remaining
+            for ask, place in zip(asks, places, strict=True)
+            if ask.op == "take"
         )
         return [
             ask._replace(cost=min(ask.cost, max(room, ask.least))) if ask.op == "take" else ask
             for ask in asks
         ]
 
-    def _answer(self, ask: Ask, micros: int, undo: list[Callable[[], None]]) -> Decision:
-        table, key, rule = self._find(ask)
-        now = micros // rule.tick
-        state = self._state(table, key, rule, micros)
+    def _answer(
+        self, ask: Ask, place: tuple[Table, Canonical, Any], undo: list[Callable[[], object]]
+    ) -> Decision:
+        cell = self._cell(*place)
         match ask.op:
             case "take" | "shadow" if ask.cost:
-                return self._take(ask, table, key, rule, state, now, undo)
+                return self._take(ask, cell, undo)
             case "take" | "shadow" | "check":
-                return self._check(ask, rule, state, now)
+                wait = cell.fits(ask.cost, ask.max_wait) if ask.cost else 0
+                return cell.decision(wait, ask.cost)
             case "charge":
-                self._charge(table, key, rule, state, now, ask.cost)
+                self._charge(cell, ask.cost)
             case "refund":
-                self._refund(table, key, rule, state, now, ask.cost, ask.at // rule.tick)
+                self._refund(cell, ask.cost, ask.at)
             case "settle":
-                self._settle(ask, table, key, rule, state, micros)
-            case "release" | "renew":
-                return self._permit(ask, rule, state, now)
-            case "reset":
-                if key in table.cells:
-                    fresh = rule.fresh(now) if rule.words else rule.empty()
-                    table.cells[key] = table.form(rule, fresh)
-            case _:
-                raise ValueError(f"unknown op {ask.op!r}; known are {', '.join(OPS)}")
-        state = self._state(table, key, rule, micros)
-        return self._decision(rule, state, 0, now, 0)
+                taken, at = self._reservations.pop((ask.token, ask.space, ask.limit.id, cell.key))
+                # If it had expired, nothing is taken any more and all of it is charged.
+                self._charge(cell, max(0, ask.cost - taken))
+                self._refund(cell, max(0, taken - ask.cost), at)
+            case "release":
+                return cell.decision(0 if cell.release(ask.token) else REFUSED, 0)
+            case "renew":
+                return cell.decision(0 if cell.renew(ask.token, ask.ttl) else REFUSED, 0)
+            case "reset" if cell.seen is not None:
+                cell.forget()
+                cell.table.cells[cell.key] = cell.form()
+        return cell.decision(0, 0)
 
-    def _decision(self, rule: Any, state: Any, wait: int, now: int, cost: int) -> Decision:
-        if not rule.words:
-            rule.roll(state, now)
-            state = rule.view(state, now, cost)
-        return decided(rule, (wait, *state), now, cost)
-
-    def _check(self, ask: Ask, rule: Any, state: Any, now: int) -> Decision:
-        wait = 0
-        if ask.cost:
-            if rule.words:
-                wait = rule.take(*state, now, ask.cost, ask.max_wait // rule.tick)[0]
-            else:
-                wait = rule.take(state, now, ask.cost)
-        return self._decision(rule, state, wait, now, ask.cost)
-
-    def _take(
-        self, ask: Ask, table: Table, key: Canonical, rule: Any, state: Any, now: int,
-        undo: list[Callable[[], None]],
-    ) -> Decision:  # fmt: skip
-        cost, seen = ask.cost, table.cells.get(key)
-        if rule.words:
-            max_wait = min(ask.max_wait // rule.tick, rule.horizon) if rule.books else 0
-            outcome = rule.take(*state, now, cost, max_wait)
-            wait, after = outcome[0], outcome[1:]
-            if wait == REFUSED and rule.sticky and seen is None and self._room():
-                self._insert(table, key, table.form(rule, state))
-        else:
-            wait, after = rule.take(state, now, cost), state
-        if wait == REFUSED:
-            if seen is not None and after != state:
-                table.cells[key] = table.form(rule, after)
-            return self._decision(rule, after, wait, now, cost)
-        if seen is None and not self._room():
+    def _take(self, ask: Ask, cell: Cell, undo: list[Callable[[], object]]) -> Decision:
+        rule, before = cell.rule, cell.state
+        if cell.seen is None and not rule.sticky and cell.fits(ask.cost, ask.max_wait) == REFUSED:
+            return cell.decision(REFUSED, ask.cost)  # nobody is forgotten for this
+        if cell.seen is None and not self._room():
             full = (REFUSED, 0, max(1, self._until_room() // rule.tick), 0)
-            return decided(Seen(rule.limit, rule.per_second), full, now, cost)
+            return decided(Seen(rule.limit, rule.per_second), full, cell.now, ask.cost)
+        wait = cell.take(ask.cost, ask.max_wait, ask.token, ask.ttl)
+        if wait == REFUSED:
+            if rule.words and (cell.state != before or (rule.sticky and cell.seen is None)):
+                self._keep(cell)
+            return cell.decision(wait, ask.cost)
+        self._keep(cell)
         if rule.words:
-            value = table.form(rule, after)
-            undo.append(lambda: self._restore(table, key, rule, seen))
+            undo.append(lambda: self._restore(cell, before))
         else:
-            expires = now + -(-ask.ttl // rule.tick) if ask.ttl else 0
-            rule.put(state, now, cost, ask.token, expires)
-            value = table.form(rule, state)
-            undo.append(lambda: self._undo_put(rule, state, now, cost, ask.token))
-        if seen is None:
-            self._insert(table, key, value)
+            undo.append(lambda: cell.untake(ask.cost, ask.token))
+        if ask.token and ask.ttl and not cell.permits:
+            name = (ask.token, ask.space, ask.limit.id, cell.key)
+            at = (cell.now + wait) * rule.tick
+            self._reservations.add(name, ask.cost, at, self._now + ask.ttl)
+            undo.append(lambda: self._reservations.pop(name))
+        return cell.decision(wait, ask.cost)
+
+    def _restore(self, cell: Cell, before: Any) -> None:
+        if cell.key in cell.table.cells:  # unless a later ask of the same call needed the room
+            cell.state = before
+            cell.table.cells[cell.key] = cell.form()
+
+    def _charge(self, cell: Cell, cost: int) -> None:
+        if cost and (cell.seen is not None or self._room()):
+            cell.charge(cost)
+            self._keep(cell)
+
+    def _refund(self, cell: Cell, cost: int, at: int) -> None:
+        if cost and cell.seen is not None:
+            cell.refund(cost, at)
+            self._keep(cell)
+
+    def _keep(self, cell: Cell) -> None:
+        if cell.key in cell.table.cells:
+            cell.table.cells[cell.key] = cell.form()
         else:
-            table.cells[key] = value
-        if ask.token and ask.ttl and not isinstance(rule, Concurrency):
-            name = (ask.token, ask.space, ask.limit.id, key)
-            self._reservations.add(name, cost, (now + wait) * rule.tick, self._now + ask.ttl)
-            undo.append(lambda: self._reservations.pop(name) and None)
-        return self._decision(rule, after, wait, now, cost)
-
-    def _restore(self, table: Table, key: Canonical, rule: Any, seen: Any) -> None:
-        if seen is None:  # the key stays filed, so it stays: as if never used
-            seen = table.form(rule, rule.fresh(self._now // rule.tick))
-        table.cells[key] = seen
-
-    def _undo_put(self, rule: Any, state: Any, now: int, cost: int, token: int) -> None:
-        if isinstance(rule, Concurrency):
-            rule.release(state, token)
-        else:
-            rule.refund(state, now, cost, now)
-
-    def _charge(
-        self, table: Table, key: Canonical, rule: Any, state: Any, now: int, cost: int
-    ) -> None:
-        if not cost:
-            return
-        if rule.words:
-            state = rule.charge(*state, now, cost)
-        else:
-            rule.roll(state, now)
-            rule.put(state, now, cost)
-        value = table.form(rule, state)
-        if key in table.cells:
-            table.cells[key] = value
-        elif self._room():
-            self._insert(table, key, value)
-
-    def _refund(
-        self, table: Table, key: Canonical, rule: Any, state: Any, now: int, cost: int, at: int
-    ) -> None:
-        if key not in table.cells or not cost:
-            return
-        if rule.words:
-            state = rule.refund(*state, now, cost, at)
-        else:
-            rule.refund(state, now, cost, at)
-        table.cells[key] = table.form(rule, state)
-
-    def _permit(self, ask: Ask, rule: Any, state: Any, now: int) -> Decision:
-        held = False
-        if isinstance(rule, Concurrency):
-            rule.roll(state, now)
-            if ask.op == "release":
-                held = rule.release(state, ask.token)
-            else:
-                held = rule.renew(state, ask.token, now + ask.ttl // rule.tick if ask.ttl else 0)
-        return self._decision(rule, state, 0 if held else REFUSED, now, 0)
-
-    # -- reservations
-
-    def _settle(
-        self, ask: Ask, table: Table, key: Canonical, rule: Any, state: Any, micros: int
-    ) -> None:
-        taken, at = self._reservations.pop((ask.token, ask.space, ask.limit.id, key))
-        now = micros // rule.tick
-        if ask.cost > taken:  # or the reservation had expired, and all of it is charged again
-            self._charge(table, key, rule, state, now, ask.cost - taken)
-        else:
-            self._refund(table, key, rule, state, now, taken - ask.cost, at // rule.tick)
-
-    def _reap(self, micros: int) -> None:
-        """Give back what was reserved and neither settled nor cancelled in time."""
-        for (_, space, limit_id, key), (cost, at) in self._reservations.expired(micros):
-            table = self._tables[(space, limit_id)]
-            value = table.cells.get(key)
-            rule = value[0] if type(value) is tuple else table.rule
-            state = self._state(table, key, rule, micros)
-            self._refund(table, key, rule, state, micros // rule.tick, cost, at // rule.tick)
+            self._insert(cell.table, cell.key, cell.form())
 
     # -- room
 
     def _insert(self, table: Table, key: Canonical, value: Any) -> None:
         table.cells[key] = value
+        self._file(table, key, self._reset_of(table, key))
+
+    def _came_in(self, table: Table, key: Canonical, now: int, reset: int) -> None:
+        """A prepared take has entered a key."""
+        self._now = now
+        self._file(table, key, reset)
+
+    def _file(self, table: Table, key: Canonical, reset: int) -> None:
+        """A key has come in; look whether another can go."""
         self.keys += 1
-        self._reclaimer.file(table, key, self._reset_of(table, key))
+        self._reclaimer.file(table, key, reset)
         found = self._reclaimer.idle(self._now, SWEEP)
         if found is not None:
             self._drop(*found)

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from ..clock import SystemClock
 from ..decision import Ask, Decision, Refusal
-from ..keys import Key, canonical
+from ..keys import Canonical, Key, canonical
+from ..options import CEILING
 from .table import LOW, MIDDLE
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ ONE = 1  # nearly every cost; True is equal to it but not the same
 def quick_words(store: MemoryStore, table: Table, space: str, limit: Limit) -> Quick:
     """A take for an algorithm of three words."""
     cells, own, rule, expiries = table.cells, table.own, table.rule, store._reservations.expiries
-    get, take, micros = cells.get, rule.take, store._micros
+    get, take, look, micros = cells.get, rule.take, rule.look, store._micros
     acquire, release = store._lock.acquire, store._lock.release
     system, offset, tick, nanos = _time(store, rule.tick)
 
@@ -39,9 +40,12 @@ def quick_words(store: MemoryStore, table: Table, space: str, limit: Limit) -> Q
         acquire()
         try:
             value = get(form)
+            new = value is None
+            if new and not rule.sticky and _has_room(store, form):
+                value = 0  # a key that was never seen: three zeros
             if (
                 value.__class__ is int
-                and (cost is ONE or (cost.__class__ is int and cost > 0))
+                and (cost is ONE or (cost.__class__ is int and 0 < cost < CEILING))
                 and not (own or expiries or partial)
             ):
                 now = (monotonic_ns() + offset) // nanos if system else micros() // tick
@@ -52,8 +56,11 @@ def quick_words(store: MemoryStore, table: Table, space: str, limit: Limit) -> Q
                     outcome = take(old, b & MIDDLE, b >> 64, now, cost, 0)
                 wait, a, b, c = outcome
                 if wait == 0:
-                    cells[form] = a | b << 53 | c << 117 if c else a | b << 53
                     decision = Decision()
+                    cells[form] = a | b << 53 | c << 117 if c else a | b << 53
+                    if new:
+                        reset = now + look(a, b, c, now, 0)[2]
+                        store._came_in(table, form, now * tick, reset * tick)
                 else:
                     decision = Refusal()
                     if a != old:
@@ -85,7 +92,7 @@ def quick_spread(store: MemoryStore, table: Table, space: str, limit: Limit) -> 
             state = get(form)
             if (
                 state.__class__ is kind
-                and (cost is ONE or (cost.__class__ is int and cost > 0))
+                and (cost is ONE or (cost.__class__ is int and 0 < cost < CEILING))
                 and not (own or expiries or partial)
             ):
                 now = (monotonic_ns() + offset) // nanos if system else micros() // tick
@@ -101,6 +108,16 @@ def quick_spread(store: MemoryStore, table: Table, space: str, limit: Limit) -> 
         return store.decide((Ask("take", limit, key, cost, space, 0, 1 if partial else -1),))[0]
 
     return hit
+
+
+def _has_room(store: MemoryStore, form: Canonical) -> bool:
+    """Whether a new key can simply be entered: its form is certain, and there is room."""
+    return (
+        form.__class__ is str
+        and form.isascii()
+        and store.keys < store.max_keys
+        and not store.closed
+    )
 
 
 def _time(store: MemoryStore, tick: int) -> tuple[bool, int, int, int]:

@@ -36,10 +36,10 @@ class Table:
 
     __slots__ = ("cells", "grain", "own", "rule")
 
-    def __init__(self, limit: Limit) -> None:
+    def __init__(self, limit: Limit, own: dict[Canonical, Limit]) -> None:
         self.rule: Any = rule_of(limit)
         self.cells: dict[Canonical, Any] = {}
-        self.own: dict[Canonical, Limit] = {}
+        self.own = own
         span = limit.window or 60_000_000
         self.grain = max(16, span.bit_length() - 6)
 

@@ -1,0 +1,90 @@
+"""The house: who may import whom, what importing costs, and how large a file may be."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import headgate
+
+SOURCE = Path(headgate.__file__).parent
+VALUES = {"calendar", "clock", "decision", "errors", "keys", "language", "limit", "options"}
+FRONT = {"front", "held", "limited", "limiter", "waiters", "waiting"}
+# A room, and the rooms it may import from; values may import each other.
+MAY_IMPORT = {
+    **dict.fromkeys(VALUES, VALUES),
+    "algorithms": VALUES | {"algorithms"},
+    "stores": VALUES | {"algorithms", "stores"},
+    **dict.fromkeys(FRONT, VALUES | FRONT | {"stores"}),
+    "testing": None,
+    "cli": None,
+    "__init__": None,
+    "__main__": None,
+}
+
+
+def room_of(path: Path) -> str:
+    first = path.relative_to(SOURCE).parts[0]
+    return first.removesuffix(".py")
+
+
+def imports_of(path: Path) -> set[str]:
+    """The rooms of ours that a file imports from."""
+    package = ["headgate", *path.relative_to(SOURCE).parts[:-1]]
+    rooms = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            base = package[: len(package) - node.level + 1]
+            names = [node.module] if node.module else [alias.name for alias in node.names]
+            rooms |= {[*base, *name.split(".")][1] for name in names}
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            names = [alias.name for alias in node.names]
+            if isinstance(node, ast.ImportFrom):
+                names = [node.module or ""]
+            rooms |= {name.split(".")[1] for name in names if name.startswith("headgate.")}
+    return rooms
+
+
+FILES = sorted(SOURCE.rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_rooms(path: Path) -> None:
+    allowed = MAY_IMPORT[room_of(path)]
+    if allowed is not None:
+        assert imports_of(path) - {room_of(path)} <= allowed
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_files_are_small(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= 400
+
+
+def test_importing_costs_little() -> None:
+    probe = (
+        "import sys, threading; before = set(sys.modules); import headgate; "
+        "new = {name.split('.')[0] for name in set(sys.modules) - before} - {'headgate'}; "
+        "assert threading.active_count() == 1; "
+        "print(*sorted(new - set(sys.stdlib_module_names)));"
+        "print(*sorted({'asyncio', 'zoneinfo', 'logging', 'dataclasses', 'decimal'} & new))"
+    )
+    out = subprocess.run([sys.executable, "-I", "-c", probe], check=True, capture_output=True)
+    assert out.stdout.decode().split() == []
+
+
+def test_everything_public_is_documented() -> None:
+    for name in headgate.__all__:
+        thing = getattr(headgate, name)
+        if name != "__version__":
+            assert thing.__doc__, name
+            for method, value in vars(thing).items():
+                if callable(value) and not method.startswith("_") and thing.__name__ != "Clock":
+                    assert value.__doc__ or getattr(thing.__mro__[1], method, None), (name, method)
+
+
+def test_the_wheel_is_typed() -> None:
+    assert (SOURCE / "py.typed").exists()

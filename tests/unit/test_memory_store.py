@@ -1,0 +1,145 @@
+"""MemoryStore: how it stays small, whom it forgets, and that its short way is the same way."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from headgate import Ask, Limit, Limiter, ManualClock, MemoryStore
+from headgate.keys import Key
+from headgate.testing.cases import ALGORITHMS, Case
+
+
+def test_at_most_max_keys(manual_clock: ManualClock) -> None:
+    store = MemoryStore(clock=manual_clock, max_keys=100)
+    limiter = Limiter("5/minute", store=store)
+    for number in range(10_000):
+        assert limiter.hit(f"flood {number}")
+        manual_clock.advance(0.001)
+    assert store.keys == 100
+    assert store.evicted == 9_900
+
+
+def test_idle_keys_go_first(manual_clock: ManualClock) -> None:
+    store = MemoryStore(clock=manual_clock, max_keys=10)
+    limiter = Limiter("1/minute gcra", store=store)
+    limiter.hit("refused")
+    manual_clock.advance(30)
+    for number in range(9):
+        limiter.hit(f"live {number}")
+    manual_clock.advance(30.5)  # "refused" is idle now, the others are not
+    limiter.hit("new")
+    assert (store.keys, store.evicted) == (10, 0)
+    assert [bool(limiter.peek(f"live {number}")) for number in range(9)] == [False] * 9
+
+
+def test_a_refused_key_is_kept_while_live_keys_fit(manual_clock: ManualClock) -> None:
+    store = MemoryStore(clock=manual_clock, max_keys=50)
+    limiter = Limiter("1/hour", store=store)
+    limiter.hit("refused")
+    short = Limiter("1/second", store=store)
+    for number in range(5000):
+        short.hit(f"flood {number}")
+        manual_clock.advance(0.1)
+        assert not limiter.hit("refused")
+    assert store.evicted == 0
+
+
+def test_then_the_soonest_reset(manual_clock: ManualClock) -> None:
+    store = MemoryStore(clock=manual_clock, max_keys=20)
+    long, short = Limiter("1/day", store=store), Limiter("1/hour", store=store)
+    for number in range(10):
+        long.hit(f"long {number}")
+        short.hit(f"short {number}")
+    for number in range(10):
+        long.hit(f"new {number}")
+    assert store.evicted == 10
+    assert [bool(long.peek(f"long {number}")) for number in range(10)] == [False] * 10
+    assert [bool(short.peek(f"short {number}")) for number in range(10)] == [True] * 10
+
+
+def test_exact_order_of_eviction(manual_clock: ManualClock) -> None:
+    store = MemoryStore(clock=manual_clock, max_keys=100)
+    limiter = Limiter("1/hour gcra", store=store)
+    order = list(range(100))
+    random.Random(7).shuffle(order)
+    for number in order:
+        manual_clock.advance(0.5)
+        limiter.hit(f"user {number}")
+    for gone, number in enumerate(order[:30]):
+        limiter.hit(f"new {gone}")
+        assert limiter.peek(f"user {number}").remaining == 1, "the first to reset goes first"
+        assert not limiter.peek(f"user {order[gone + 1]}")
+
+
+def test_deny_when_full(manual_clock: ManualClock) -> None:
+    store = MemoryStore(clock=manual_clock, max_keys=3, on_full="deny")
+    limiter = Limiter("5/minute gcra", store=store)
+    for key in "abc":
+        assert limiter.hit(key)
+    refused = limiter.hit("d")
+    assert (refused.allowed, refused.remaining, refused.retry_after) == (False, 0, 12)
+    assert limiter.hit("a")
+    assert store.evicted == 0
+    manual_clock.advance(12)
+    assert limiter.hit("d")
+
+
+def test_held_permits_are_never_evicted(manual_clock: ManualClock) -> None:
+    store = MemoryStore(clock=manual_clock, max_keys=5)
+    permits, limiter = Limiter("1 concurrent", store=store), Limiter("1/second", store=store)
+    with permits.hold("a"), permits.hold("b"):
+        for number in range(100):
+            limiter.hit(f"flood {number}")
+        assert not permits.peek("a")
+        assert not permits.peek("b")
+    manual_clock.advance(100)
+    for number in range(10):
+        limiter.hit(f"more {number}")
+    assert permits.peek("a").reset_after == 0
+
+
+def test_a_store_full_of_permits_refuses(manual_clock: ManualClock) -> None:
+    store = MemoryStore(clock=manual_clock, max_keys=2)
+    permits, limiter = Limiter("1 concurrent", store=store), Limiter("1/second", store=store)
+    with permits.hold("a"), permits.hold("b"):
+        assert not limiter.hit("c")
+    assert store.keys <= 2
+
+
+def test_a_bucket_that_starts_empty_is_not_emptied_by_forgetting(
+    manual_clock: ManualClock,
+) -> None:
+    limiter = Limiter("50/10s burst 50 initial 0", clock=manual_clock)
+    assert not limiter.hit("k")
+    manual_clock.advance(3600)
+    for number in range(100):
+        limiter.hit(f"other {number}")
+    assert sum(limiter.hit("k").allowed for _ in range(99)) == 50
+
+
+@pytest.mark.parametrize("case", ALGORITHMS, ids=lambda case: case.limit)
+def test_the_short_way_answers_as_decide_does(case: Case, manual_clock: ManualClock) -> None:
+    limit = Limit.parse(case.limit)
+    short, long = (MemoryStore(clock=manual_clock) for _ in range(2))
+    quick = short.quick("", limit)
+    assert quick is not None
+    draw = random.Random(case.limit)
+    keys: list[Key] = ["a", "b", ("c", "d"), "ü"]
+    for _ in range(500):
+        manual_clock.advance(draw.choice([0, 0, 0.01, 0.1, 0.5, 3]))
+        key, cost = draw.choice(keys), draw.choice([1, 1, 1, 0, 2, 5])
+        one, (other,) = quick(key, cost), long.decide([Ask("take", limit, key, cost)])
+        assert repr(one) == repr(other)
+
+
+@pytest.mark.parametrize("bad", [0, -1, 1.5, True, "many"])
+def test_bad_max_keys(bad: int) -> None:
+    with pytest.raises(ValueError, match="max_keys is a whole number"):
+        MemoryStore(max_keys=bad)
+
+
+def test_bad_on_full() -> None:
+    with pytest.raises(ValueError, match="on_full is 'evict' or 'deny'"):
+        MemoryStore(on_full="panic")
