@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 from .errors import LimitExceeded
 from .held import AsyncAttempt, AsyncHold, Attempt, Hold
@@ -14,10 +14,23 @@ if TYPE_CHECKING:
     from .front import Front
     from .keys import Key
 
-__all__ = ["Limited"]
+__all__ = ["Limited", "Options"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 RAISE: Any = object()
+
+
+class Options(TypedDict, total=False):
+    """What `limited` takes; see `Limited`."""
+
+    key: Key | Callable[..., Key]
+    cost: int | Callable[..., int]
+    timeout: float | None
+    priority: int
+    otherwise: Any
+    count: str
+    failures: type[BaseException] | tuple[type[BaseException], ...]
+    failed: Callable[[Any], bool] | None
 
 
 class Limited:

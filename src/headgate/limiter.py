@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack
 
 from .decision import Decision, check_cost
 from .front import Front, LimitFor, Own, ttl_of
 from .held import AsyncAttempt, AsyncHold, AsyncReserve, Attempt, Hold, Reserve
 from .keys import Key
 from .limit import Limit
-from .limited import Limited
+from .limited import Limited, Options
 
 if TYPE_CHECKING:
     from .clock import Clock
@@ -108,7 +108,7 @@ class Limiter(Front):
         self._refuse_reserving("attempt")
         return Attempt(self, key, cost, timeout, priority, 0)
 
-    def limited(self, **options: Any) -> Limited:
+    def limited(self, **options: Unpack[Options]) -> Limited:
         """A decorator; see `Limited` for its options."""
         return Limited(self, **options)
 
@@ -197,7 +197,7 @@ class AsyncLimiter(Front):
         self._refuse_reserving("attempt")
         return AsyncAttempt(self, key, cost, timeout, priority, 0)
 
-    def limited(self, **options: Any) -> Limited:
+    def limited(self, **options: Unpack[Options]) -> Limited:
         """A decorator for async functions; see `Limited` for its options."""
         return Limited(self, **options)
 

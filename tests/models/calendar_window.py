@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from zoneinfo import ZoneInfo
 
@@ -10,7 +10,7 @@ from .base import Model
 
 __all__ = ["CalendarWindow", "wall"]
 
-EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 QUARTER = 15 * 60 * 1_000_000
 """Clocks of our time are put forward or back only at whole quarters of an hour."""
 DAY = 86_400 * 1_000_000

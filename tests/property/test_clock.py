@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from . import cases
-from .support import DAY, SECOND, Case, Cost, Run, costs
+from .support import DAY, SECOND, Cost, Run, costs
 
 START = 1_790_000_000 * SECOND
 

@@ -117,7 +117,5 @@ def test_different_keys_in_one_decide(asked: list[tuple[Case, int]], trace: Trac
         assert [decision.allowed for decision in decisions] == fits
         passes = all(fit for fit, op in zip(fits, ops, strict=True) if op == "take")
         for run, op in zip(runs, ops, strict=True):
-            if op == "take" and passes:
-                run.model.take(run.now, price)
-            elif op == "shadow" and passes:
+            if (op == "take" and passes) or (op == "shadow" and passes):
                 run.model.take(run.now, price)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
@@ -82,7 +82,7 @@ def instants(draw: st.DrawFn, zone: str) -> int:
     """An instant in microseconds, often close to a change of the clocks or the turn of a day."""
     place = CalendarWindow(1, "day", zone).zone
     day = draw(days)
-    noon = datetime(day.year, day.month, day.day, 12, tzinfo=timezone.utc)
+    noon = datetime(day.year, day.month, day.day, 12, tzinfo=UTC)
     start = (noon - EPOCH) // timedelta(microseconds=1)
     kind = draw(st.sampled_from(["any", "change", "turn"]))
     if kind == "change":
@@ -141,7 +141,7 @@ def test_calendar_windows(unit: str, data: st.DataObject, zone: str, amount: int
 
 def test_a_day_that_summer_time_shortens() -> None:
     """On 29 March 2026 in Berlin a natural day has 23 hours."""
-    midnight = datetime(2026, 3, 28, 23, tzinfo=timezone.utc)
+    midnight = datetime(2026, 3, 28, 23, tzinfo=UTC)
     run = Run(
         Case("1/day tz Europe/Berlin", lambda tick: FixedWindow(1, 1), 1, 86_400 * SECOND),
         (midnight - EPOCH) // timedelta(microseconds=1),

@@ -198,7 +198,8 @@ class TestLimit:
 class TestKeys:
     def test_one_form_each(self) -> None:
         keys: list[Any] = [
-            "a", "b", "", "ab", "a\x00b", ("a",), ("a", "b"), ("ab",), (), ("",), ("", ""), ("a", ""),
+            "a", "b", "", "ab", "a\x00b", ("a",), ("a", "b"), ("ab",), (), ("",), ("", ""),
+            ("a", ""),
             b"\xff", b"\xff\x01", b"\xff\x00\xff", ("1:a",), "1:a", ("a", "b/c"), ("a/b", "c"),
             "\udcff", ("\udcff",), "ü", ("ü",),
         ]  # fmt: skip

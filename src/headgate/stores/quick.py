@@ -80,7 +80,8 @@ def quick_words(store: MemoryStore, table: Table, space: str, limit: Limit) -> Q
 def quick_spread(store: MemoryStore, table: Table, space: str, limit: Limit) -> Quick:
     """A take for an algorithm whose state is one object."""
     cells, own, rule, expiries = table.cells, table.own, table.rule, store._reservations.expiries
-    get, take, micros, kind = cells.get, rule.hit, store._micros, type(rule.empty())
+    get, take, look, micros = cells.get, rule.hit, rule.look, store._micros
+    kind = type(rule.empty())
     acquire, release = store._lock.acquire, store._lock.release
     system, offset, tick, nanos = _time(store, rule.tick)
 
@@ -90,6 +91,9 @@ def quick_spread(store: MemoryStore, table: Table, space: str, limit: Limit) -> 
         acquire()
         try:
             state = get(form)
+            new = state is None
+            if new and _has_room(store, form):
+                state = rule.empty()
             if (
                 state.__class__ is kind
                 and (cost is ONE or (cost.__class__ is int and 0 < cost < CEILING))
@@ -97,7 +101,14 @@ def quick_spread(store: MemoryStore, table: Table, space: str, limit: Limit) -> 
             ):
                 now = (monotonic_ns() + offset) // nanos if system else micros() // tick
                 outcome = take(state, now, cost)
-                decision = Decision() if outcome[0] == 0 else Refusal()
+                if outcome[0] == 0:
+                    decision = Decision()
+                    if new:
+                        cells[form] = state
+                        reset = now + look(*outcome[1:], now, 0)[2]
+                        store._came_in(table, form, now * tick, reset * tick)
+                else:
+                    decision = Refusal()
                 decision._source = rule
                 decision._outcome = outcome
                 decision._now = now
