@@ -12,7 +12,7 @@ run: $(VENV)/ready
 	$(BIN)/headgate loadcheck
 
 test: $(VENV)/ready lint
-	$(BIN)/python -m pytest -n 2 -m "not slow"
+	$(BIN)/python -m pytest -n 2
 
 lint: $(VENV)/ready
 	$(BIN)/ruff check .
@@ -20,10 +20,11 @@ lint: $(VENV)/ready
 	$(BIN)/mypy
 
 soak: $(VENV)/ready
-	$(BIN)/python -m pytest -m slow --timeout 7200
+	HEADGATE_EXAMPLES=$(or $(EXAMPLES),5000) $(BIN)/python -m pytest -n 2 --timeout 7200 tests/property
 
 bench: $(BENCH)/ready
 	$(BENCH)/bin/python -m benchmarks.run
+	$(BENCH)/bin/python -m benchmarks.users
 	$(BENCH)/bin/python -m benchmarks.chart
 
 chart: $(BENCH)/ready

@@ -33,8 +33,8 @@ class Waiter:
         """Whether there is a decision: served, refused or given up."""
         return self.decision is not None
 
-    def wake(self) -> None:
-        """Tell the waiter that it is done."""
+    def wake(self) -> bool:
+        """Tell the waiter that it is done; False if it is not there to be told."""
         raise NotImplementedError
 
     def plan(self, micros: int, call: Any) -> Timer:
@@ -63,8 +63,9 @@ class ThreadWaiter(Waiter):
         self._event = threading.Event()
         self._alarms: list[_Alarm] = []
 
-    def wake(self) -> None:
+    def wake(self) -> bool:
         self._event.set()
+        return True
 
     def plan(self, micros: int, call: Any) -> Timer:
         alarm = _Alarm(micros, call)
@@ -107,11 +108,15 @@ class AsyncWaiter(Waiter):
         self._thread = threading.get_ident()
         self.future: asyncio.Future[None] = loop.create_future()
 
-    def wake(self) -> None:
+    def wake(self) -> bool:
         if threading.get_ident() == self._thread:
             self._set()
-        else:
+            return True
+        try:
             self._loop.call_soon_threadsafe(self._set)
+        except RuntimeError:  # its loop was closed over it
+            return False
+        return True
 
     def _set(self) -> None:
         if not self.future.done():

@@ -245,7 +245,8 @@ class Lines:
     def _finish(self, waiter: Waiter, decision: Decision) -> None:
         waiter.decision = decision
         self._calm(waiter)
-        waiter.wake()
+        if not waiter.wake() and decision.allowed:
+            self._ask_store().decide(given_back(waiter.asks, decision))
 
     def _calm(self, waiter: Waiter) -> None:
         if waiter.expiry is not None:

@@ -515,3 +515,14 @@ class TestAsync:
                 await limiter.hit("k")
 
         asyncio.run(main())
+
+
+def test_a_new_rate_does_not_work_backwards(manual_clock: ManualClock) -> None:
+    for algorithm in ("token-bucket", "gcra"):
+        limiter = Limiter(f"1/second {algorithm} burst 100", clock=manual_clock)
+        limiter.hit("k", 60)
+        manual_clock.advance(10)
+        limiter.set_limit("k", f"50/second {algorithm} burst 100")
+        assert limiter.peek("k").remaining == 50, algorithm
+        manual_clock.advance(0.5)
+        assert limiter.peek("k").remaining == 75, algorithm

@@ -125,10 +125,15 @@ class MemoryStore:
         with self._lock:
             self._enter()
             own = self._own.setdefault((space, limit_id), {})
-            if limit is None:
-                own.pop(form, None)
-            else:
+            before = own.pop(form, None)
+            if limit is not None:
                 own[form] = limit.named(limit_id)
+            table = self._tables.get((space, limit_id))
+            if table is not None and form in table.cells:
+                # Up to now under the old limit, from now on under the new one.
+                base = table.rule.limit
+                self._settle_up(self._cell(table, form, rule_of(before or base)))
+                self._settle_up(self._cell(table, form, rule_of(own.get(form, base))))
 
     def assigned(self, space: str, limit_id: str, key: Key) -> Limit | None:
         """The limit a key was given, if any."""
@@ -251,6 +256,11 @@ class MemoryStore:
     def _charge(self, cell: Cell, cost: int) -> None:
         if cost and (cell.seen is not None or self._room()):
             cell.charge(cost)
+            self._keep(cell)
+
+    def _settle_up(self, cell: Cell) -> None:
+        if not cell.permits:
+            cell.charge(0)
             self._keep(cell)
 
     def _refund(self, cell: Cell, cost: int, at: int) -> None:
