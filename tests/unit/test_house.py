@@ -66,7 +66,8 @@ def test_files_are_small(path: Path) -> None:
 
 def test_importing_costs_little() -> None:
     probe = (
-        "import sys, threading; before = set(sys.modules); import headgate; "
+        f"import sys, threading; sys.path.insert(0, {str(SOURCE.parent)!r}); "
+        "before = set(sys.modules); import headgate; "
         "new = {name.split('.')[0] for name in set(sys.modules) - before} - {'headgate'}; "
         "assert threading.active_count() == 1; "
         "print(*sorted(new - set(sys.stdlib_module_names)));"
