@@ -53,7 +53,8 @@ class FirstHitWindow(Model):
     def open(self, now: int) -> list[tuple[int, int]] | None:
         for hits in self.windows:
             opened = hits[0][0]
-            if opened <= now < opened + self.window and sum(cost for _, cost in hits):
+            left = sum(cost for _, cost in hits)
+            if left > 0 and opened <= now < opened + self.window:
                 return hits
         return None
 

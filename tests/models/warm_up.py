@@ -54,4 +54,5 @@ class WarmUp(Model):
         return True
 
     def unused(self, now: int) -> bool:
-        return self.replay(now) == (now, self.most)
+        free, stored = self.replay(now)
+        return free == now and stored == self.most

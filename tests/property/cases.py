@@ -52,8 +52,8 @@ def counters(draw: st.DrawFn) -> Case:
 
 @st.composite
 def cells(draw: st.DrawFn) -> Case:
-    amount, window = draw(rates.filter(lambda rate: rate[1] >= 10))
-    n = draw(st.integers(1, 10))
+    amount, window = draw(rates)
+    n = draw(st.integers(1, min(10, window)))
     return Case(
         f"{amount}/{window}us cells {n}",
         lambda tick: Cells(amount, window // tick, n),

@@ -60,8 +60,12 @@ notable = st.sampled_from(
         (10**9, DAY),  # ticks of 1 s
     ]
 )
-windows = st.sampled_from([10, 1_000, 1001, 500_000, SECOND, 3 * SECOND, 60 * SECOND, 3600 * SECOND])
-rates = st.one_of(st.tuples(st.integers(1, 12), windows), notable)
+windows = st.sampled_from(
+    [10, 1_000, 1001, 500_000, SECOND, 3 * SECOND, 60 * SECOND, 3600 * SECOND]
+)
+tiny = st.tuples(st.integers(1, 12), st.integers(5, 40))
+"""Intervals of a few ticks and a part, where rounding shows at once."""
+rates = st.one_of(tiny, st.tuples(st.integers(1, 12), windows), notable)
 """How much in how many microseconds."""
 
 starts = st.sampled_from([0, 1, 999_999, 1_790_000_000 * SECOND, 1_790_000_000 * SECOND + 123_457])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from fractions import Fraction
 
 from hypothesis import given
@@ -22,9 +23,8 @@ def admitted(case: Case, start: int, trace: Trace) -> tuple[Run, Passed]:
     passed = []
     for move, cost in trace:
         run.move(move)
-        for asked in (run.cost(cost), 1, 1):
-            if run.hit(asked) and asked:
-                passed.append((run.now, asked))
+        asked = (run.cost(cost), 1, 1)
+        passed += [(run.now, price) for price in asked if run.hit(price) and price]
     return run, passed
 
 
@@ -93,9 +93,7 @@ def test_sliding_log(case: Case, start: int, trace: Trace) -> None:
     assert most_in(passed, run.window) <= case.capacity
 
 
-@given(
-    st.one_of(cases.buckets(), cases.gcras(), cases.stepped(), cases.meters()), starts, steps
-)
+@given(st.one_of(cases.buckets(), cases.gcras(), cases.stepped(), cases.meters()), starts, steps)
 def test_buckets(case: Case, start: int, trace: Trace) -> None:
     run, passed = admitted(case, start, trace)
     rate = Fraction(run.limit.amount, run.window)
@@ -126,7 +124,7 @@ def test_debt_example() -> None:
 def test_even(case: Case, start: int, trace: Trace) -> None:
     run, passed = admitted(case, start, trace)
     interval = Fraction(run.window, case.capacity)
-    for (at, cost), (later, _) in zip(passed, passed[1:], strict=False):
+    for (at, cost), (later, _) in itertools.pairwise(passed):
         assert later - at >= cost * interval
 
 

@@ -44,10 +44,12 @@ def wobble(run: Run, trace: Wobble) -> list[tuple[int, int]]:
     """Hits under a clock that steps back, never by more than a window behind the last one that
     passed; what passed, by the running maximum of the clock."""
     passed: list[tuple[int, int]] = []
-    latest = run.clock.micros()
+    latest = 0
     for eighths, cost, _ in trace:
         target = run.clock.micros() + run.case.window * eighths // 8
         turn(run, max(target, latest - run.case.window) - run.clock.micros())
+        if "cells" in run.case.text:  # its cells move on with every look
+            latest = max(latest, run.clock.micros())
         asked = run.cost(cost)
         if run.hit(asked) and asked:
             latest = max(latest, run.clock.micros())
@@ -68,9 +70,7 @@ def sums(passed: list[tuple[int, int]]) -> list[tuple[int, int, int]]:
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(data=st.data(), trace=back_or_ahead)
-def test_bounds_hold_on_the_running_maximum(
-    kind: str, data: st.DataObject, trace: Wobble
-) -> None:
+def test_bounds_hold_on_the_running_maximum(kind: str, data: st.DataObject, trace: Wobble) -> None:
     case = data.draw(KINDS[kind])
     run = Run(case, START)
     passed = wobble(run, trace)
@@ -113,9 +113,9 @@ def test_nobody_starves_after_a_step_back(
     if kind == "sliding-window":
         longest += case.window
     while not run.hit(1):
-        pause = max(run.tick, min(case.window // 8, longest - waited))
+        pause = max(run.tick, longest // 16)
         waited += pause
-        assert waited <= longest + case.window // 8, (waited, usual)
+        assert waited <= longest + pause, (waited, usual)
         run.advance(pause)
 
 

@@ -41,9 +41,11 @@ def test_sliding_window_waits_by_the_formula(case: Case, start: int, trace: Trac
     model = run.model
     assert isinstance(model, Counter)
     for move, cost in trace:
-        decision = run.step(move, cost)
-        if not decision.allowed and decision.asked <= case.capacity:
-            exact = model.formula(run.now, decision.asked)
+        run.move(move)
+        asked = run.cost(cost)
+        decision = run.step(("stay", 0), ("of", asked))
+        if not decision.allowed and asked <= case.capacity:
+            exact = model.formula(run.now, asked)
             assert round(decision.retry_after * 1_000_000) == -(-exact // 1) * run.tick
 
 

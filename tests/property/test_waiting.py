@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from fractions import Fraction
 from math import ceil
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,18 +21,36 @@ from .support import Case, Cost, Move, Run, costs, moves, rates, starts, steps, 
 
 Trace = list[tuple[Move, Cost]]
 
-patience = st.one_of(st.just(0), st.integers(1, 40))
+patience = st.one_of(st.just(0), st.integers(1, 8), st.integers(8, 40), st.integers(8, 40))
 """How long a caller would wait, in eighths of a window."""
-bookings = st.lists(st.tuples(moves, costs, patience), min_size=1, max_size=20)
-Bookings = list[tuple[Move, Cost, int]]
-
-
-@given(
-    st.one_of(cases.buckets(), cases.gcras(), cases.stepped(), cases.debts(), cases.evens()),
-    starts,
-    bookings,
+crowd = st.one_of(
+    st.just(("stay", 0)),
+    st.just(("stay", 0)),
+    st.tuples(st.just("ticks"), st.integers(1, 3)),
+    moves,
 )
-def test_bookings_pass_when_the_model_says(case: Case, start: int, trace: Bookings) -> None:
+"""Callers who come at once, or nearly, so that a line forms."""
+prices = st.one_of(st.just(("of", 1)), st.tuples(st.just("of"), st.integers(1, 3)), costs)
+bookings = st.one_of(
+    st.lists(st.tuples(crowd, prices, patience), min_size=1, max_size=20),
+    st.lists(st.tuples(crowd, prices, st.integers(8, 40)), min_size=6, max_size=20),
+)
+Bookings = list[tuple[Move, Cost, int]]
+KINDS = {
+    "token-bucket": cases.buckets(),
+    "gcra": cases.gcras(),
+    "stepped": cases.stepped(),
+    "debt": cases.debts(),
+    "even": cases.evens(),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(data=st.data(), start=starts, trace=bookings)
+def test_bookings_pass_when_the_model_says(
+    kind: str, data: st.DataObject, start: int, trace: Bookings
+) -> None:
+    case = data.draw(KINDS[kind])
     run = Run(case, start)
     model = run.model
     assert isinstance(model, Bucket | Even)
@@ -53,18 +73,33 @@ def test_bookings_pass_when_the_model_says(case: Case, start: int, trace: Bookin
             assert decision.granted == asked
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @given(
-    st.one_of(cases.buckets(), cases.gcras(), cases.evens(), cases.debts()),
-    starts,
-    st.lists(st.tuples(moves, costs, patience, st.booleans(), st.integers(0, 9)), max_size=20),
+    data=st.data(),
+    trace=st.lists(
+        st.tuples(
+            st.one_of(st.just(("stay", 0)), crowd),
+            prices,
+            st.integers(8, 40),
+            st.booleans(),
+            st.integers(0, 9),
+        ),
+        min_size=6,
+        max_size=20,
+    ),
 )
 def test_cancelled_bookings_let_nobody_pass_too_early(
-    case: Case, start: int, trace: list[tuple[Move, Cost, int, bool, int]]
+    kind: str,
+    data: st.DataObject,
+    trace: list[tuple[Move, Cost, int, bool, int]],
 ) -> None:
     """Whatever is cancelled, the others together stay within the bound."""
-    run = Run(case, start)
+    case = data.draw(KINDS[kind])
+    run = Run(case)
     rate = Fraction(run.limit.amount, run.window)
+    batch = run.limit.refill // run.tick
     booked: list[tuple[int, int]] = []
+    cancelled = 0
     for move, cost, eighths, cancel, which in trace:
         run.move(move)
         asked = run.cost(cost)
@@ -78,13 +113,15 @@ def test_cancelled_bookings_let_nobody_pass_too_early(
         if cancel and due:
             at, taken = due[which % len(due)]
             booked.remove((at, taken))
+            cancelled += 1
             refund = Ask("refund", run.limit, "key", taken, at=at * run.tick)
             run.store.decide([refund])
     booked.sort()
     for i in range(len(booked)):
         for j in range(i, len(booked)):
             span = booked[i : j + 1]
-            elapsed = rate * (span[-1][0] - span[0][0])
+            # Who was booked for a whole tick leaves the part of a tick behind when cancelled.
+            elapsed = rate * (span[-1][0] - span[0][0] + batch + cancelled)
             if "even" in case.text:
                 assert sum(cost for _, cost in span[:-1]) <= elapsed
             elif "debt" in case.text:
@@ -152,12 +189,21 @@ def test_queue(case: Case, start: int, trace: Bookings) -> None:
             turns.append((run.now + turn, asked))
     assert turns == sorted(turns, key=lambda pair: pair[0])
     if model.delay == 0:
-        for (at, taken), (later, _) in zip(turns, turns[1:], strict=False):
+        for (at, taken), (later, _) in itertools.pairwise(turns):
             assert (later - at) * model.rate >= taken
     for i in range(len(turns)):
         for j in range(i + 1, len(turns)):
             between = sum(taken for _, taken in turns[i:j])
             assert between <= model.size + model.rate * (turns[j][0] - turns[i][0])
+
+
+@given(queues(), starts)
+def test_a_queue_has_all_of_its_places(case: Case, start: int) -> None:
+    """One in service and the whole queue, however the turns were moved to whole ticks."""
+    run = Run(case, start)
+    for _ in range(case.capacity):
+        assert run.book(1, 100 * run.window)
+    assert not run.book(1, 100 * run.window)
 
 
 @given(queues(), starts, bookings)
