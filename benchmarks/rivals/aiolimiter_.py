@@ -10,7 +10,8 @@ LOOP = awaited
 
 
 def _limiter(amount: int, seconds: int) -> Hit:
-    return AsyncLimiter(amount, seconds).acquire
+    hit: Hit = AsyncLimiter(amount, seconds).acquire
+    return hit
 
 
 ALGORITHMS: dict[str, Factory] = {"leaky-bucket": _limiter}

@@ -33,7 +33,7 @@ LOOP = by_truth
 MakeBucket = Callable[[], AbstractBucket]
 
 
-class _PerKey(BucketFactory):
+class _PerKey(BucketFactory):  # type: ignore[misc, unused-ignore] # not installed beside tests
     """A bucket for every key, made when it is first asked for."""
 
     def __init__(self, make_bucket: MakeBucket, leaks: bool) -> None:

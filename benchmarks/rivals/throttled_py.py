@@ -18,7 +18,8 @@ def _throttled(using: RateLimiterType) -> Factory:
     def make(amount: int, seconds: int) -> Hit:
         store = MemoryStore(options={"MAX_SIZE": _MAX_SIZE})
         quota = per_duration(timedelta(seconds=seconds), amount, burst=amount)
-        return Throttled(using=using.value, quota=quota, store=store).limit
+        hit: Hit = Throttled(using=using.value, quota=quota, store=store).limit
+        return hit
 
     return make
 

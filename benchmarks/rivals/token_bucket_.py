@@ -10,7 +10,8 @@ LOOP = by_truth
 
 
 def _limiter(amount: int, seconds: int) -> Hit:
-    return Limiter(amount / seconds, amount, MemoryStorage()).consume
+    hit: Hit = Limiter(amount / seconds, amount, MemoryStorage()).consume
+    return hit
 
 
 ALGORITHMS: dict[str, Factory] = {"token-bucket": _limiter}

@@ -96,6 +96,8 @@ def duration(value: float | str | timedelta, option: str) -> int:
 
 
 def _scaled(whole: str, decimals: str, size: int, text: str, option: str) -> int:
+    if len(whole) > 16 or len(decimals) > 12:
+        raise BadOption(option, "a time has at most 16 digits, and 12 behind the point")
     scale: int = 10 ** len(decimals)
     micros, rest = divmod(int(whole + decimals) * size, scale)
     if rest:
@@ -124,10 +126,9 @@ def instant(value: datetime | str) -> int:
         raise TypeError(f"anchor is a datetime or its ISO text, not {type(value).__name__}")
     if value.tzinfo is None:
         raise BadOption("anchor", "an anchor needs Z or an offset, as in 2026-01-01T00:30Z")
-    micros = _micros(value)
-    if micros < 0:
-        raise BadOption("anchor", "an anchor lies after 1970")
-    return micros
+    if not 1970 <= value.year < 2255:
+        raise BadOption("anchor", "an anchor lies between 1970 and 2255")
+    return max(0, _micros(value))
 
 
 def instant_text(micros: int) -> str:
@@ -150,7 +151,13 @@ def bounds(name: str, tz: str, now: int) -> tuple[int, int]:
         start = start.replace(day=1)
     elif name == "year":
         start = start.replace(month=1, day=1)
-    return _instant_of(start, zone), _instant_of(_next(name, start), zone)
+    begin, end = _instant_of(start, zone), _instant_of(_next(name, start), zone)
+    # Where clocks are turned back over midnight it comes twice; the later one is the boundary.
+    again = _micros(start.replace(tzinfo=zone, fold=1))
+    begin = again if begin < again <= now else begin
+    if end <= now:
+        end = _micros(_next(name, start).replace(tzinfo=zone, fold=1))
+    return begin, end
 
 
 def _short_bounds(name: str, local: datetime, now: int) -> tuple[int, int]:

@@ -10,9 +10,11 @@ import time
 from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
-__all__ = ["Clock", "ManualClock", "SystemClock", "Timer", "seconds", "ticks_of"]
+__all__ = ["Clock", "ManualClock", "SystemClock", "Timer", "seconds", "ticks_of", "ttl_of"]
 
 MICROSECONDS = 1_000_000
+LATEST = 2**53
+"""Instants stay below this, in microseconds: up to the year 2255."""
 
 
 def ticks_of(value: float, what: str) -> int:
@@ -22,6 +24,14 @@ def ticks_of(value: float, what: str) -> int:
     if not math.isfinite(value):
         raise ValueError(f"{what} is a finite number of seconds, not {value!r}")
     return round(value * MICROSECONDS)
+
+
+def ttl_of(ttl: float) -> int:
+    """A time to live in whole microseconds, or an error that says what it must be."""
+    micros = ticks_of(ttl, "ttl")
+    if micros < 1:
+        raise ValueError(f"ttl is a number of seconds above 0, not {ttl!r}")
+    return micros
 
 
 def seconds(microseconds: int) -> float:
@@ -74,8 +84,8 @@ class ManualClock:
 
     def __init__(self, start: float = 0.0) -> None:
         self._micros = ticks_of(start, "start")
-        if self._micros < 0:
-            raise ValueError(f"a clock starts at the epoch or later, not at {start!r}")
+        if not 0 <= self._micros < LATEST:
+            raise ValueError(f"a clock shows the epoch to the year 2255, not {start!r}")
         self._lock = threading.RLock()
         self._timers: list[tuple[int, int, _ManualTimer]] = []
         self._sequence = itertools.count()
@@ -95,6 +105,8 @@ class ManualClock:
         if step < 0:
             raise ValueError(f"a clock moves ahead, not by {seconds!r} s; see turn_back")
         with self._lock:
+            if self._micros + step >= LATEST:
+                raise ValueError("a clock does not go beyond the year 2255")
             self._micros += step
         self._fire()
 
@@ -117,8 +129,8 @@ class ManualClock:
                 self._tidy()
             heapq.heappush(self._timers, (micros, next(self._sequence), timer))
             due = micros <= self._micros
-        if due:
-            self._fire()
+        if due:  # only this one: other calls may belong to somebody whose lock is held
+            timer.run()
         return timer
 
     def _fire(self) -> None:

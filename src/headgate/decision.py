@@ -159,9 +159,22 @@ class Decision:
         return decided(self._source, (0, a, b, c), self._now + max(0, wait), self._cost)
 
     def let_pass(self) -> Decision:
-        """The same call let through although nothing is left for it."""
+        """The same call let through, although nothing could be taken for it."""
         seen = Seen(self.limit, self._source.per_second)
-        return decided(seen, (0, 0, 0, self._look()[2]), self._now, self._cost)
+        passed = Glance()
+        passed._source, passed._now, passed._cost = seen, self._now, self._cost
+        left, _, reset = self._look()
+        passed._outcome = (0, left, 0, reset)
+        return passed
+
+    def glance(self) -> Decision:
+        """The same answer to somebody who only looks."""
+        if not self.allowed:
+            return self
+        looked = Glance()
+        looked._source, looked._now, looked._cost = self._source, self._now, self._cost
+        looked._outcome = self._outcome
+        return looked
 
     def refused(self) -> Decision:
         """The same numbers, as a refusal."""
@@ -191,7 +204,8 @@ class Decision:
     def __reduce__(self) -> tuple[Any, ...]:
         wait = self._outcome[0]
         seen = Seen(self.limit, self._source.per_second)
-        return decided, (seen, (wait, *self._look()), self._now, self._cost)
+        state = (seen, (wait, *self._look()), self._now, self._cost)
+        return _restored, (type(self), *state)
 
 
 class Refusal(Decision):
@@ -202,6 +216,16 @@ class Refusal(Decision):
     allowed: ClassVar[bool] = False
 
     __bool__ = staticmethod(bool)  # bool() is False, and costs no frame of ours
+
+
+class Glance(Decision):
+    """The answer to a look: it would pass, and nothing was taken."""
+
+    __slots__ = ()
+
+    @property
+    def granted(self) -> int:
+        return 0
 
 
 class Seen:
@@ -252,6 +276,9 @@ class JointDecision(Decision):
     def parts(self) -> tuple[Decision, ...]:
         return self._parts
 
+    def let_pass(self) -> Decision:
+        return joined(tuple(part.let_pass() for part in self._parts))
+
     def after_delay(self) -> Decision:
         return joined(tuple(part.after_delay() for part in self._parts))
 
@@ -277,6 +304,12 @@ def decided(source: Source, outcome: tuple[int, int, int, int], now: int, cost: 
     decision._outcome = outcome
     decision._now = now
     decision._cost = cost
+    return decision
+
+
+def _restored(kind: type[Decision], *state: Any) -> Decision:
+    decision = kind()
+    decision._source, decision._outcome, decision._now, decision._cost = state
     return decision
 
 

@@ -14,12 +14,12 @@ from .keys import Key, canonical
 from .limit import Limit
 from .stores import open_store
 from .waiters import AsyncWaiter, ThreadWaiter, Waiter
-from .waiting import lines_of, too_large
+from .waiting import FOREVER, lines_of, too_large, turned_away
 
 if TYPE_CHECKING:
     from .stores.base import Store
 
-__all__ = ["Front", "LimitFor", "Own", "ttl_of"]
+__all__ = ["Front", "LimitFor", "Own"]
 
 Own: TypeAlias = Limit | str | None
 LimitFor: TypeAlias = Mapping[Any, Own | Sequence[Own]] | Callable[[Any], Own | Sequence[Own]]
@@ -48,6 +48,10 @@ class Front:
             raise ValueError("two limits of one limiter have the same id; give one a name")
         if not isinstance(name, str):
             raise TypeError(f"name is a str, not {type(name).__name__}")
+        if room is not None and not callable(room):
+            raise TypeError(f"room is a function that says how much room there is, not {room!r}")
+        if limit_for is not None and not callable(limit_for) and not hasattr(limit_for, "get"):
+            raise TypeError(f"limit_for is a function or a mapping, not {limit_for!r}")
         if not 0 <= refuse_share <= 1:
             raise ValueError(f"refuse_share lies between 0 and 1, not {refuse_share!r}")
         self.name = name
@@ -62,12 +66,15 @@ class Front:
         self._over = 0.0
         self._over_lock = threading.Lock()
         plain = limit_for is None and refuse_share == 1 and len(self.limits) == 1
-        self._quick = self.store.quick(name, self.limits[0]) if plain else None
+        prepared = [self.store.quick(name, limit) for limit in self.limits]
+        self._quick = prepared[0] if plain else None
 
     # -- asking
 
     def asks(self, op: str, key: Key, cost: int, **more: Any) -> list[Ask]:
         """One ask for each limit, with the key's own limits where it has them."""
+        if self._lines.put_off:
+            self._lines.catch_up()
         room = self._permille()
         return [
             Ask(op, limit, key, cost, self.name, room=room, **more) for limit in self._limits(key)
@@ -76,8 +83,12 @@ class Front:
     def _limits(self, key: Key) -> Sequence[Limit]:
         if self._limit_for is None:
             return self.limits
-        get = self._limit_for.get if isinstance(self._limit_for, Mapping) else self._limit_for
-        own = get(key)
+        if callable(self._limit_for):
+            own = self._limit_for(key)
+        else:
+            own = self._limit_for.get(key)
+            if own is None and not isinstance(key, str):  # bytes are the text they encode
+                own = self._limit_for.get(canonical(key))
         if own is None:
             return self.limits
         return self._filed(own, "limit_for")
@@ -86,15 +97,22 @@ class Front:
         """A key's own limits, each filed under the limit it stands for."""
         if own is None or isinstance(own, str | Limit):
             own = (own,)
+        if not isinstance(own, Sequence):
+            raise TypeError(f"{what} gives limits or their texts, not {type(own).__name__}")
         if len(own) != len(self.limits):
             count = len(self.limits)
             raise ValueError(
                 f"{what} needs a limit for each of this limiter's {count}: {self._ids}"
             )
-        return [
-            limit if new is None else Limit.of(new).named(limit.id)
-            for limit, new in zip(self.limits, own, strict=True)
-        ]
+        filed = []
+        for limit, new in zip(self.limits, own, strict=True):
+            given = limit if new is None else Limit.of(new).named(limit.id)
+            if (given.algorithm == "concurrency") != (limit.algorithm == "concurrency"):
+                raise ValueError(
+                    f"{what}: '{given}' cannot stand for '{limit}': one of them is given back"
+                )
+            filed.append(given)
+        return filed
 
     def _permille(self) -> int:
         if self._room is None:
@@ -127,6 +145,11 @@ class Front:
         return joined(tuple(self.store.decide(self.asks("check", key, cost))))
 
     def _take_many(self, keys: Iterable[Key], cost: int) -> list[Decision]:
+        check_cost(cost)
+        keys = list(keys)
+        for key in keys:  # bad input is found before anything is taken
+            if not isinstance(key, str):
+                canonical(key)
         if self._quick is not None:
             quick = self._quick
             return [quick(key, cost) for key in keys]
@@ -145,7 +168,10 @@ class Front:
     def give(self, asks: Sequence[Ask], key: Key) -> list[bool]:
         """Give something back, and tell whoever waits for the key."""
         decisions = self.store.decide(asks)
-        self._lines.kick(self.name, canonical(key))
+        if self.store.deciding():  # a finaliser, in the middle of another decision
+            self._lines.put_off.append((self.name, canonical(key)))
+        else:
+            self._lines.kick(self.name, canonical(key))
         return [decision.allowed for decision in decisions]
 
     # -- waiting
@@ -156,47 +182,52 @@ class Front:
         """Take at once if nobody waits; otherwise a waiter in its line."""
         timeout = _timeout(timeout)
         name = (self.name, canonical(key), self._ids)
-        queues = any(ask.limit.queue is not None and not ask.limit.nodelay for ask in asks)
-        if queues or not self._lines.waiting(name):
-            most = 1 << 62 if timeout is None else ticks_of(timeout, "timeout")
-            if queues:
+        queues = any(limit.queues for limit in self._get_limit(key))
+        if queues or timeout == 0 or asks[0].cost == 0 or not self._lines.waiting(name):
+            if queues:  # a queue limit is its own line: everybody asks at once
+                most = FOREVER if timeout is None else ticks_of(timeout, "timeout")
                 asks = [ask._replace(max_wait=most) for ask in asks]
             decision = joined(tuple(self.store.decide(asks)))
             if decision.allowed and decision.delay:
                 waiter = make(None)
                 self._lines.sleep(waiter, decision)
                 return waiter
-            if decision.allowed or queues or timeout == 0 or too_large(decision):
+            if decision.allowed or timeout == 0 or too_large(decision) or turned_away(decision):
                 return decision
-        deadline = (
-            None if timeout is None else self.store.clock.micros() + ticks_of(timeout, "timeout")
-        )
+        deadline = None
+        if timeout is not None:
+            deadline = self.store.clock.micros() + ticks_of(timeout, "timeout")
         waiter = make(deadline)
         self._lines.join(name, waiter)
         return waiter
 
-    def _done(self, decision: Decision | None, key: Key) -> Decision:
-        assert decision is not None
-        if decision.allowed:
-            return decision
-        raise (NeverFits if too_large(decision) else LimitExceeded)(decision, key)
+    def _done(self, done: Decision | Waiter, key: Key) -> Decision:
+        """What came of it: the decision, or an exception."""
+        if isinstance(done, Waiter):
+            if done.error is not None:
+                raise done.error
+            assert done.decision is not None
+            done = done.decision
+        done = self._let_some_pass(done)
+        if done.allowed:
+            return done
+        raise (NeverFits if too_large(done) else LimitExceeded)(done, key)
 
     def wait_for(
         self, key: Key, asks: list[Ask], timeout: float | None, priority: int = 0
     ) -> Decision:
         """Take, blocking this thread until it can be."""
+        _check_priority(priority)
         started = self._start(
             lambda deadline: ThreadWaiter(asks, deadline, priority), key, asks, timeout
         )
-        if isinstance(started, Decision):
-            return self._done(started, key)
-        assert isinstance(started, ThreadWaiter)
-        try:
-            started.block(self.store.clock)
-        except BaseException:
-            self._lines.leave(started)
-            raise
-        return self._done(started.decision, key)
+        if isinstance(started, ThreadWaiter):
+            try:
+                started.block(self.store.clock)
+            except BaseException:
+                self._lines.leave(started)
+                raise
+        return self._done(started, key)
 
     async def await_for(
         self, key: Key, asks: list[Ask], timeout: float | None, priority: int = 0
@@ -204,20 +235,19 @@ class Front:
         """Take, letting other tasks run until it can be."""
         import asyncio
 
+        _check_priority(priority)
         loop = asyncio.get_running_loop()
         started = self._start(
             lambda deadline: AsyncWaiter(loop, asks, deadline, priority, self.store.clock),
             key, asks, timeout,
         )  # fmt: skip
-        if isinstance(started, Decision):
-            return self._done(started, key)
-        assert isinstance(started, AsyncWaiter)
-        try:
-            await started.future
-        except BaseException:
-            self._lines.leave(started)
-            raise
-        return self._done(started.decision, key)
+        if isinstance(started, AsyncWaiter):
+            try:
+                await started.future
+            except BaseException:
+                self._lines.leave(started)
+                raise
+        return self._done(started, key)
 
     # -- the rest of the administrator's calls
 
@@ -241,8 +271,10 @@ class Front:
     def _close(self) -> None:
         if self._owns:
             self.store.close()
+            self._lines.kick_all()  # whoever waits is told
 
-    def _refuse_reserving(self, what: str) -> None:
+    def refuse_reserving(self, what: str) -> None:
+        """Refuse what counts costs on a limiter that counts calls."""
         if self._concurrent is not None:
             raise TypeError(
                 f"'{self._concurrent}' counts calls, not costs: use hold(), not {what}()"
@@ -253,6 +285,11 @@ class Front:
         return f"{type(self).__name__}({texts})"
 
 
+def _check_priority(priority: int) -> None:
+    if isinstance(priority, bool) or not isinstance(priority, int):
+        raise TypeError(f"priority is a whole number, not {priority!r}")
+
+
 def _timeout(timeout: float | None) -> float | None:
     if timeout is None or timeout == math.inf:
         return None
@@ -261,13 +298,3 @@ def _timeout(timeout: float | None) -> float | None:
     if not timeout >= 0:
         raise ValueError(f"timeout is at least 0 seconds, not {timeout!r}")
     return timeout
-
-
-def ttl_of(ttl: float | None) -> int:
-    """A time to live in microseconds; 0 for none."""
-    if ttl is None:
-        return 0
-    micros = ticks_of(ttl, "ttl")
-    if micros < 1:
-        raise ValueError(f"ttl is a number of seconds above 0, not {ttl!r}")
-    return micros

@@ -10,8 +10,9 @@ import itertools
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from .clock import ticks_of
+from .clock import ttl_of
 from .decision import Ask, Decision, check_cost
+from .errors import LimitExceeded
 from .waiting import given_back
 
 if TYPE_CHECKING:
@@ -26,6 +27,14 @@ __all__ = [
 Held = TypeVar("Held")
 TOKENS = itertools.count(1)
 """Ever larger, so a later permit outranks an earlier one."""
+
+
+def _taken_out(tickets: list[bool]) -> bool:
+    """Take the only ticket; of several threads one succeeds."""
+    try:
+        return tickets.pop()
+    except IndexError:
+        return False
 
 
 class Permit:
@@ -48,7 +57,7 @@ class Permit:
 
     def renew(self, ttl: float) -> bool:
         """Let the lease run for `ttl` seconds from now; False if it was not held any more."""
-        return self._permits("renew", ticks_of(ttl, "ttl"))
+        return self._permits("renew", ttl_of(ttl))
 
     def _permits(self, op: str, ttl: int) -> bool:
         asks = [
@@ -65,7 +74,7 @@ class Reservation:
     def __init__(self, front: Front, key: Key, asks: list[Ask], decision: Decision) -> None:
         self._front = front
         self._asks = asks
-        self._settled = False
+        self._open = [True]  # whoever takes it out settles
         self.key = key
         self.decision = decision
 
@@ -80,9 +89,8 @@ class Reservation:
         False, and nothing happens, if it was settled or cancelled before.
         """
         check_cost(cost)
-        if self._settled:
+        if not _taken_out(self._open):
             return False
-        self._settled = True
         self._front.give([ask._replace(op="settle", cost=cost) for ask in self._asks], self.key)
         return True
 
@@ -97,19 +105,18 @@ class Try:
     def __init__(self, front: Front, key: Key, asks: list[Ask], decision: Decision) -> None:
         self._front = front
         self._asks = asks
-        self._open = True
+        self._open = [True]
         self.key = key
         self.decision = decision
 
     def succeed(self) -> None:
         """It turned out well: what was counted goes back."""
-        if self._open:
-            self._open = False
+        if _taken_out(self._open):
             self._front.give(given_back(self._asks, self.decision), self.key)
 
     def fail(self) -> None:
         """It failed: what was counted stays, whatever happens later."""
-        self._open = False
+        _taken_out(self._open)
 
 
 class _Context(Generic[Held]):
@@ -141,13 +148,27 @@ class _Context(Generic[Held]):
 
     def _sync_enter(self) -> Held:
         asks = self._asks()
-        decision = self._front.wait_for(self._key, asks, self._timeout, self._priority)
-        return self._entered(asks, decision)
+        try:
+            decision = self._front.wait_for(self._key, asks, self._timeout, self._priority)
+            return self._entered(asks, decision)
+        except LimitExceeded:
+            raise
+        except BaseException:
+            self._abandon(asks)
+            raise
 
     async def _async_enter(self) -> Held:
         asks = self._asks()
         decision = await self._front.await_for(self._key, asks, self._timeout, self._priority)
         return self._entered(asks, decision)
+
+    def _abandon(self, asks: list[Ask]) -> None:
+        """An interrupt may come after the store has given a permit: its token takes it back."""
+        permits = [
+            ask._replace(op="release") for ask in asks if ask.limit.algorithm == "concurrency"
+        ]
+        if permits:
+            self._front.give(permits, self._key)
 
 
 class _With(_Context[Held]):
@@ -192,6 +213,11 @@ class _Holding(_Context[Permit]):
 
 class _Reserving(_Context[Reservation]):
     _kind = Reservation
+
+    def _asks(self) -> list[Ask]:
+        if self._inside:
+            raise RuntimeError("this reservation is under way; make another one")
+        return super()._asks()
 
     def leave(self, failed: bool) -> None:
         reservation = self._inside.pop()

@@ -176,6 +176,11 @@ class Limit:
         return self.window / 1_000_000
 
     @property
+    def queues(self) -> bool:
+        """Whether calls above the rate are delayed in a queue of their own."""
+        return self.queue is not None and not self.nodelay
+
+    @property
     def capacity(self) -> int:
         """The most that can pass at one instant, before soft and elastic add to it."""
         if self.algorithm in ("token-bucket", "gcra"):

@@ -61,6 +61,8 @@ class Limited:
     ) -> None:
         if count not in ("all", "failures"):
             raise ValueError(f"count is 'all' or 'failures', not {count!r}")
+        if count == "failures":
+            front.refuse_reserving("limited(count='failures')")
         self._front = front
         self._key = key
         self._cost = cost
@@ -76,20 +78,23 @@ class Limited:
             return type(function)(self(function.__func__))
         if not callable(function):
             raise TypeError(f"limited() decorates a function, not {type(function).__name__}")
-        asynchronous = inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
+        coroutine, generator = _asynchronous_kind(function)
+        asynchronous, name = (
+            coroutine or generator,
+            getattr(function, "__qualname__", repr(function)),
+        )
         if self._front.coloured and not asynchronous:
             raise TypeError(
-                f"AsyncLimiter.limited decorates async functions, and {function.__qualname__} is "
+                f"AsyncLimiter.limited decorates async functions, and {name} is "
                 "a plain one; use Limiter"
             )
         if asynchronous and not self._front.coloured and self._front.store.blocking:
             raise TypeError(
-                f"{function.__qualname__} is async, and this store would block its event loop; "
-                "use AsyncLimiter"
+                f"{name} is async, and this store would block its event loop; use AsyncLimiter"
             )
-        if inspect.isasyncgenfunction(function):
+        if generator:
             wrapper = self._async_generator(function)
-        elif inspect.iscoroutinefunction(function):
+        elif coroutine:
             wrapper = self._coroutine(function)
         elif inspect.isgeneratorfunction(function):
             wrapper = self._generator(function)
@@ -144,7 +149,7 @@ class Limited:
             try:
                 held = guard.__enter__()
             except LimitExceeded as refusal:
-                return (yield from self._instead(refusal, args, kwargs))
+                return (yield from self._instead(refusal, args, kwargs) or ())
             with _Leave(guard):
                 try:
                     result = yield from function(*args, **kwargs)
@@ -181,7 +186,7 @@ class Limited:
             try:
                 held = await guard.__aenter__()
             except LimitExceeded as refusal:
-                async for item in _asynchronous(self._instead(refusal, args, kwargs)):
+                async for item in _asynchronous(self._instead(refusal, args, kwargs) or ()):
                     yield item
                 return
             with _Leave(guard):
@@ -196,9 +201,9 @@ class Limited:
                         except GeneratorExit:
                             raise
                         except BaseException as thrown:
-                            item = await inner.athrow(thrown)
+                            item = await _next(inner.athrow(thrown))
                         else:
-                            item = await _next(inner, sent)
+                            item = await _next(inner.asend(sent))
                 except BaseException as error:
                     self._judge(held, error)
                     raise
@@ -207,6 +212,16 @@ class Limited:
                 self._judge(held, None)
 
         return wrapper
+
+
+def _asynchronous_kind(function: Any) -> tuple[bool, bool]:
+    """Whether a call makes a coroutine, or an async generator; also of a callable object."""
+    called = function
+    while isinstance(called, functools.partial):
+        called = called.func
+    if not inspect.isroutine(called):
+        called = type(called).__call__
+    return inspect.iscoroutinefunction(called), inspect.isasyncgenfunction(called)
 
 
 class _Leave:
@@ -222,9 +237,9 @@ class _Leave:
         self._guard.leave(kind is not None)
 
 
-async def _next(inner: Any, sent: Any) -> Any:
+async def _next(step: Any) -> Any:
     try:
-        return await inner.asend(sent)
+        return await step
     except StopAsyncIteration:
         return RAISE
 

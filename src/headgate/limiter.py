@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Unpack
 
+from .clock import ttl_of
 from .decision import Decision, check_cost
-from .front import Front, LimitFor, Own, ttl_of
+from .front import Front, LimitFor, Own
 from .held import AsyncAttempt, AsyncHold, AsyncReserve, Attempt, Hold, Reserve
 from .keys import Key
 from .limit import Limit
@@ -82,7 +83,7 @@ class Limiter(Front):
 
         With a `ttl` a permit that is neither released nor renewed comes back after so long.
         """
-        return Hold(self, key, cost, timeout, priority, ttl_of(ttl))
+        return Hold(self, key, cost, timeout, priority, 0 if ttl is None else ttl_of(ttl))
 
     def reserve(
         self,
@@ -98,14 +99,14 @@ class Limiter(Front):
         Left unsettled it keeps the estimate, left by an exception it is cancelled, and
         abandoned it comes back after `ttl` seconds.
         """
-        self._refuse_reserving("reserve")
+        self.refuse_reserving("reserve")
         return Reserve(self, key, cost, timeout, priority, ttl_of(ttl))
 
     def attempt(
         self, key: Key = "", cost: int = 1, *, timeout: float | None = 0.0, priority: int = 0
     ) -> Attempt:
         """Count only failures: one is counted on the way in and given back on success."""
-        self._refuse_reserving("attempt")
+        self.refuse_reserving("attempt")
         return Attempt(self, key, cost, timeout, priority, 0)
 
     def limited(self, **options: Unpack[Options]) -> Limited:
@@ -175,7 +176,7 @@ class AsyncLimiter(Front):
         ttl: float | None = None,
     ) -> AsyncHold:
         """Take now and, of concurrent limits, give back on the way out."""
-        return AsyncHold(self, key, cost, timeout, priority, ttl_of(ttl))
+        return AsyncHold(self, key, cost, timeout, priority, 0 if ttl is None else ttl_of(ttl))
 
     def reserve(
         self,
@@ -187,14 +188,14 @@ class AsyncLimiter(Front):
         ttl: float = 300.0,
     ) -> AsyncReserve:
         """Take an estimated cost, to be settled."""
-        self._refuse_reserving("reserve")
+        self.refuse_reserving("reserve")
         return AsyncReserve(self, key, cost, timeout, priority, ttl_of(ttl))
 
     def attempt(
         self, key: Key = "", cost: int = 1, *, timeout: float | None = 0.0, priority: int = 0
     ) -> AsyncAttempt:
         """Count only failures: one is counted on the way in and given back on success."""
-        self._refuse_reserving("attempt")
+        self.refuse_reserving("attempt")
         return AsyncAttempt(self, key, cost, timeout, priority, 0)
 
     def limited(self, **options: Unpack[Options]) -> Limited:

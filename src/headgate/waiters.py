@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -24,14 +25,20 @@ class Waiter:
         self.deadline = deadline
         self.priority = priority
         self.decision: Decision | None = None
+        self.error: Exception | None = None
         self.planned: Decision | None = None
         self.ready = 0
+        self.queued = self.left = False
         self.expiry: Timer | None = None
         self.line: Any = None
 
     def finished(self) -> bool:
-        """Whether there is a decision: served, refused or given up."""
-        return self.decision is not None
+        """Whether the waiting is over: served, refused, failed or given up."""
+        return self.decision is not None or self.error is not None or self.left
+
+    def gone(self) -> bool:
+        """Whether nobody is there any more to be served."""
+        return False
 
     def wake(self) -> bool:
         """Tell the waiter that it is done; False if it is not there to be told."""
@@ -43,7 +50,7 @@ class Waiter:
 
 
 class _Alarm:
-    """A planned call of a waiting thread, made by that thread."""
+    """A planned call of a waiter, made by its own thread."""
 
     __slots__ = ("call", "micros")
 
@@ -53,6 +60,31 @@ class _Alarm:
 
     def cancel(self) -> None:
         self.call = None
+
+
+class _LoopAlarm(_Alarm):
+    """A call planned on another thread's event loop."""
+
+    __slots__ = ("handle", "loop")
+
+    def __init__(self, micros: int, call: Any, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(micros, call)
+        self.loop = loop
+        self.handle: asyncio.TimerHandle | None = None
+
+    def set(self, left: float) -> None:
+        if self.call is not None:
+            self.handle = self.loop.call_later(left, self.ring)
+
+    def ring(self) -> None:
+        if self.call is not None:
+            self.call()
+
+    def cancel(self) -> None:
+        super().cancel()
+        if self.handle is not None:
+            with contextlib.suppress(RuntimeError):  # a closed loop has forgotten it anyway
+                self.loop.call_soon_threadsafe(self.handle.cancel)
 
 
 class ThreadWaiter(Waiter):
@@ -109,14 +141,17 @@ class AsyncWaiter(Waiter):
         self.future: asyncio.Future[None] = loop.create_future()
 
     def wake(self) -> bool:
-        if threading.get_ident() == self._thread:
-            self._set()
-            return True
         try:
-            self._loop.call_soon_threadsafe(self._set)
+            if threading.get_ident() == self._thread:
+                self._set()
+            else:
+                self._loop.call_soon_threadsafe(self._set)
         except RuntimeError:  # its loop was closed over it
             return False
         return True
+
+    def gone(self) -> bool:
+        return self._loop.is_closed()
 
     def _set(self) -> None:
         if not self.future.done():
@@ -124,13 +159,10 @@ class AsyncWaiter(Waiter):
 
     def plan(self, micros: int, call: Any) -> Timer:
         left = max(0.0, (micros - self._clock.micros()) / 1_000_000)
-        if threading.get_ident() == self._thread:
+        if threading.get_ident() == self._thread and not self._loop.is_closed():
             return self._loop.call_later(left, call)
-        alarm = _Alarm(micros, call)
-        self._loop.call_soon_threadsafe(self._loop.call_later, left, _ring, alarm)
+        alarm = _LoopAlarm(micros, call, self._loop)
+        # A loop closed a moment ago: its waiter is passed over when its line moves next.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(alarm.set, left)
         return alarm
-
-
-def _ring(alarm: _Alarm) -> None:
-    if alarm.call is not None:
-        alarm.call()

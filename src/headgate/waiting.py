@@ -15,13 +15,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .clock import ManualClock, Timer
-from .decision import Ask, Decision, joined
+from .decision import INFINITY, Ask, Decision, joined
 from .waiters import Waiter
 
 if TYPE_CHECKING:
     from .stores.base import Store
 
-__all__ = ["Lines", "given_back", "lines_of", "too_large"]
+__all__ = ["Lines", "given_back", "lines_of", "too_large", "turned_away"]
 
 FOREVER = 1 << 62
 Name: TypeAlias = tuple[str, Any, tuple[str, ...]]
@@ -45,16 +45,18 @@ def given_back(asks: Sequence[Ask], decision: Decision) -> list[Ask]:
     for ask, part in zip(asks, decision.parts, strict=True):
         if ask.limit.algorithm == "concurrency":
             back.append(ask._replace(op="release"))
+        elif ask.token and ask.ttl:  # a reservation, which must not come back a second time
+            back.append(ask._replace(op="settle", cost=0))
         else:
             at = part.at + round(part.delay * 1_000_000)
-            back.append(ask._replace(op="refund", cost=part.granted, at=at, token=0))
+            back.append(ask._replace(op="refund", cost=part.granted, at=at))
     return back
 
 
 class Line:
     """The waiters of one key, the most important first, then the longest waiting."""
 
-    __slots__ = ("booked", "name", "queue", "queued", "timer")
+    __slots__ = ("again", "booked", "moving", "name", "queue", "queued", "timer")
 
     def __init__(self, name: Name | None) -> None:
         self.name = name
@@ -62,20 +64,35 @@ class Line:
         self.queued: dict[int, int] = {}
         self.booked: Waiter | None = None
         self.timer: Timer | None = None
+        self.moving = self.again = False
 
     def ahead(self, priority: int) -> int:
         """How much is asked for by those who go before a newcomer."""
         return sum(cost for other, cost in self.queued.items() if other >= priority)
 
-    def first(self) -> Waiter | None:
-        while self.queue and self.queue[0][2].finished():
-            heapq.heappop(self.queue)
-        return self.queue[0][2] if self.queue else None
+    def enqueue(self, waiter: Waiter, serial: int) -> None:
+        heapq.heappush(self.queue, (-waiter.priority, serial, waiter))
+        self.queued[waiter.priority] = self.queued.get(waiter.priority, 0) + waiter.cost
+        waiter.line = self
+        waiter.queued = True
 
     def unqueue(self, waiter: Waiter) -> None:
-        self.queued[waiter.priority] -= waiter.cost
-        if not self.queued[waiter.priority]:
-            del self.queued[waiter.priority]
+        """Count a waiter out; its entry goes when it comes to the front."""
+        if waiter.queued:
+            waiter.queued = False
+            self.queued[waiter.priority] -= waiter.cost
+            if not self.queued[waiter.priority]:
+                del self.queued[waiter.priority]
+
+    def first(self) -> Waiter | None:
+        """Whose turn it is; those who are gone are passed over."""
+        while self.queue:
+            waiter = self.queue[0][2]
+            if waiter.queued and not waiter.gone():
+                return waiter
+            self.unqueue(waiter)
+            heapq.heappop(self.queue)
+        return None
 
 
 class Lines:
@@ -88,6 +105,8 @@ class Lines:
         # By namespace and key, then by the limits that are waited for.
         self._lines: dict[tuple[str, Any], dict[tuple[str, ...], Line]] = {}
         self._serial = itertools.count()
+        self.put_off: list[tuple[str, Any]] = []
+        """Keys for which something came back in the middle of a decision."""
 
     def waiting(self, name: Name) -> bool:
         """Whether somebody waits in a line."""
@@ -96,21 +115,20 @@ class Lines:
     def join(self, name: Name, waiter: Waiter) -> None:
         """Go to the end of a line; done at once if it is known not to be served in time."""
         with self._lock:
-            lines = self._lines.setdefault(name[:2], {})
-            line = lines.get(name[2])
-            if line is None:
-                line = lines[name[2]] = Line(name)
+            line = self._lines.setdefault(name[:2], {}).setdefault(name[2], Line(name))
+            try:
+                late = self._late(waiter, line.ahead(waiter.priority))
+            except BaseException:
+                self._drop_if_empty(line)
+                raise
+            if late:
+                self._finish(waiter, self._refusal(waiter))
+                self._drop_if_empty(line)
+                return
+            line.enqueue(waiter, next(self._serial))
             if waiter.deadline is not None:
-                forecast = self._ask_store().forecast(waiter.asks, line.ahead(waiter.priority))
-                if self._clock.micros() + forecast > waiter.deadline:
-                    self._finish(waiter, self._refusal(waiter))
-                    self._drop_if_empty(line)
-                    return
                 waiter.expiry = self._plan(waiter, waiter.deadline, lambda: self.expire(waiter))
-            waiter.line = line
-            heapq.heappush(line.queue, (-waiter.priority, next(self._serial), waiter))
-            line.queued[waiter.priority] = line.queued.get(waiter.priority, 0) + waiter.cost
-            if line.queue[0][2] is waiter:
+            if line.first() is waiter:
                 self._move(line)
 
     def sleep(self, waiter: Waiter, decision: Decision) -> None:
@@ -123,19 +141,19 @@ class Lines:
     def leave(self, waiter: Waiter) -> None:
         """Give up: what was taken for this waiter goes back, and the line moves on."""
         with self._lock:
-            line = waiter.line
-            taken = waiter.decision
-            if line is not None and line.booked is waiter:
-                line.booked = None
-                taken = waiter.planned
-            elif taken is None and line is not None:
-                line.unqueue(waiter)
-            waiter.decision = taken or self._refusal(waiter)
-            self._calm(waiter)
-            if taken is not None and taken.allowed:
-                self._ask_store().decide(given_back(waiter.asks, taken))
+            line, taken = waiter.line, waiter.decision
             if line is not None:
-                self._move(line)
+                line.unqueue(waiter)
+                if line.booked is waiter:
+                    line.booked, taken = None, waiter.planned
+            waiter.left = True
+            self._calm(waiter)
+            try:
+                if taken is not None and taken.allowed:
+                    self._ask_store().decide(given_back(waiter.asks, taken))
+            finally:
+                if line is not None:
+                    self._move(line)
 
     def expire(self, waiter: Waiter) -> None:
         """A waiter's time is up; one that is served at this very instant still is."""
@@ -157,6 +175,16 @@ class Lines:
             for line in list(self._lines.get((space, key), {}).values()):
                 self._move(line)
 
+    def kick_all(self) -> None:
+        """The store has changed as a whole, or was closed."""
+        for space, key in list(self._lines):
+            self.kick(space, key)
+
+    def catch_up(self) -> None:
+        """Do what was put off."""
+        while self.put_off:
+            self.kick(*self.put_off.pop())
+
     def abandon(self) -> None:
         """Forget every line, in a new process that has none of the waiters."""
         self._lock = threading.RLock()
@@ -169,60 +197,107 @@ class Lines:
         assert store is not None  # whoever waits holds the limiter, and that the store
         return store
 
+    def _late(self, waiter: Waiter, ahead: int) -> bool:
+        if waiter.deadline is None:
+            return False
+        return (
+            self._clock.micros() + self._ask_store().forecast(waiter.asks, ahead) > waiter.deadline
+        )
+
     def _move(self, line: Line) -> None:
         """Serve the line as far as it goes now, and plan when to go on."""
-        if line.timer is not None:
-            line.timer.cancel()
-            line.timer = None
+        if line.moving:  # a finaliser gave something back while the line was being served
+            line.again = True
+            return
+        line.moving = True
+        try:
+            while True:
+                line.again = False
+                if line.timer is not None:
+                    line.timer.cancel()
+                    line.timer = None
+                waiter, when = self._next(line)
+                if line.again:
+                    continue
+                if waiter is None:
+                    self._drop_if_empty(line)
+                elif when < FOREVER:
+                    line.timer = self._plan(waiter, when, lambda: self._resume(line))
+                return
+        finally:
+            line.moving = False
+
+    def _next(self, line: Line) -> tuple[Waiter | None, int]:
+        """Serve whom can be served; who is to be served next, and when."""
         while True:
-            now = self._clock.micros()
-            if line.booked is not None:
-                waiter = line.booked
-                if waiter.ready > now:
-                    line.timer = self._plan(waiter, waiter.ready, lambda: self._resume(line))
-                    return
+            waiter = line.booked
+            if waiter is not None and waiter.gone():
                 line.booked = None
                 assert waiter.planned is not None
+                self._ask_store().decide(given_back(waiter.asks, waiter.planned))
+            elif waiter is not None:
+                if waiter.ready > self._clock.micros():
+                    return waiter, waiter.ready
+                line.booked = None
+                assert waiter.planned is not None
+                self._start_lease(waiter)
                 self._finish(waiter, waiter.planned.after_delay())
-                continue
-            head = line.first()
-            if head is None:
-                self._drop_if_empty(line)
-                return
-            again = self._serve(line, head, now)
-            if again is not None:
-                if again < FOREVER:
-                    line.timer = self._plan(head, again, lambda: self._resume(line))
-                return
+            else:
+                waiter = line.first()
+                if waiter is None:
+                    return None, FOREVER
+                try:
+                    again = self._serve(line, waiter)
+                except Exception as error:  # a closed store, say: whoever asked is told
+                    line.unqueue(waiter)
+                    waiter.error = error
+                    self._calm(waiter)
+                    waiter.wake()
+                    continue
+                if again is not None:
+                    return waiter, again
 
-    def _serve(self, line: Line, head: Waiter, now: int) -> int | None:
+    def _serve(self, line: Line, head: Waiter) -> int | None:
         """Ask for the head of the line; if it must wait on, until when."""
+        now = self._clock.micros()
         left = FOREVER if head.deadline is None else max(0, head.deadline - now)
-        asks = [ask._replace(max_wait=left) for ask in head.asks]
+        # A lease begins when its holder may act; until then it must not run out.
+        asks = [ask._replace(max_wait=left, ttl=FOREVER if ask.ttl else 0) for ask in head.asks]
         decision = joined(tuple(self._ask_store().decide(asks)))
         if decision.allowed:
             line.unqueue(head)
-            heapq.heappop(line.queue)
             self._book(line, head, decision)
             return None
-        retry = decision.retry_after
-        if retry == float("inf"):
-            held = any(p.limit.algorithm == "concurrency" for p in decision.parts if not p.allowed)
-            if held and not too_large(decision):
-                return FOREVER  # until somebody gives a permit back
-        elif head.deadline is None or now + retry * 1_000_000 <= head.deadline:
-            return now + max(1, round(retry * 1_000_000))
-        elif any(part.limit.algorithm == "concurrency" for part in decision.parts):
-            return FOREVER  # a lease may end before it runs out
-        line.unqueue(head)
-        heapq.heappop(line.queue)
-        self._finish(head, decision)
-        return None
+        again = self._try_again(decision, now, now + left)
+        if again is None:
+            line.unqueue(head)
+            self._finish(head, decision)
+        return again
+
+    def _try_again(self, decision: Decision, now: int, deadline: int) -> int | None:
+        """When a refused head asks again: at an instant, FOREVER if only when kicked, or never."""
+        if too_large(decision) or turned_away(decision):
+            return None
+        refusing = [part for part in decision.parts if not part.allowed]
+        latest = now + 1
+        for part in refusing:
+            wait = part.retry_after
+            again = FOREVER if wait == INFINITY else now + round(wait * 1_000_000)
+            if again > deadline and part.limit.algorithm != "concurrency":
+                return None  # time alone gives this back, and too late
+            latest = max(latest, again)
+        # A permit may be given back at any time, and whoever does so will kick.
+        return latest if latest <= deadline else FOREVER
 
     def _book(self, line: Line, waiter: Waiter, decision: Decision) -> None:
         waiter.planned = decision
         waiter.ready = max(part.at for part in decision.parts) + round(decision.delay * 1_000_000)
         line.booked = waiter
+
+    def _start_lease(self, waiter: Waiter) -> None:
+        renewals = [ask._replace(op="renew") for ask in waiter.asks if ask.ttl]
+        if renewals:
+            self._ask_store().decide(renewals)
 
     def _resume(self, line: Line) -> None:
         with self._lock:
@@ -264,8 +339,14 @@ def too_large(decision: Decision) -> bool:
     return any(
         part.limit.raised(part.limit.capacity, 1000) < part.cost
         for part in decision.parts
-        if not part.allowed and part.retry_after == float("inf")
+        if not part.allowed and part.retry_after == INFINITY
     )
+
+
+def turned_away(decision: Decision) -> bool:
+    """Whether a queue refuses: who finds it full, or too slow, is not to wait in front of it."""
+    refusing = [part.limit for part in decision.parts if not part.allowed]
+    return bool(refusing) and all(limit.queues for limit in refusing)
 
 
 def _after_fork() -> None:

@@ -366,7 +366,10 @@ async def _enter(limiter: AsyncLimiter, timeout: float) -> None:
 
 def _queued(limiter: Limiter) -> int:
     lines = limiter._lines._lines.get(("", "k"), {})
-    return sum(len(line.queue) + (line.booked is not None) for line in lines.values())
+    return sum(
+        sum(waiter.queued for _, _, waiter in line.queue) + (line.booked is not None)
+        for line in lines.values()
+    )
 
 
 def _until(true: Callable[[], bool]) -> None:

@@ -62,8 +62,10 @@ class Concurrency(Spread):
         if cost < 0:
             return False
         state.total -= cost
-        if not state.held:
-            state.expiries.clear()
+        if len(state.expiries) > 16 + 2 * len(state.held):
+            live = [(end, name) for name, (_, end) in state.held.items() if end]
+            heapq.heapify(live)
+            state.expiries = live
         return True
 
     def renew(self, state: Permits, token: int, expires: int) -> bool:

@@ -38,22 +38,25 @@ class Even(Algorithm):
             return at, owed
         return now, owed
 
+    def wait(self, owed: int, at: int, now: int) -> int:
+        """Ticks from now until nothing is owed."""
+        return at - now - (-owed // self.quota) if owed else 0
+
     def take(self, a: int, b: int, c: int, now: int, cost: int, max_wait: int) -> Outcome:
         if cost > self.quota:
             return REFUSED, a, b, c
         at, owed = self.owing(a, b, now)
-        if owed == 0:
-            return at - now, at, cost * self.window, 0
-        ticks = -(-owed // self.quota)
-        if at - now + ticks > max_wait:
+        wait = self.wait(owed, at, now)
+        if wait > max_wait:
             return (REFUSED, a, b, c) if a <= at else (REFUSED, at, b, c)
         # Counted from the whole tick at which it passes, so no two are closer than they may be.
-        return at - now + ticks, at, ticks * self.quota + cost * self.window, 0
+        passes = wait + now if wait else at
+        return wait, at, (passes - at) * self.quota + cost * self.window, 0
 
     def look(self, a: int, b: int, c: int, now: int, cost: int) -> tuple[int, int, int]:
         at, owed = self.owing(a, b, now)
-        wait = at - now - (-owed // self.quota)
-        return int(wait == 0), NEVER if cost > self.quota else wait, wait
+        wait = self.wait(owed, at, now)
+        return int(not owed), NEVER if cost > self.quota else wait, wait
 
     def charge(self, a: int, b: int, c: int, now: int, cost: int) -> State:
         at, owed = self.owing(a, b, now)
@@ -68,7 +71,7 @@ class Even(Algorithm):
 
     def forecast(self, a: int, b: int, c: int, now: int, ahead: int, cost: int) -> int:
         at, owed = self.owing(a, b, now)
-        return at - now - (-(owed + ahead * self.window) // self.quota)
+        return self.wait(owed + ahead * self.window, at, now)
 
     def used(self, a: int, b: int, c: int, now: int) -> tuple[int, int]:
         return self.owing(a, b, now)[1], self.window

@@ -32,14 +32,14 @@ class FixedWindow(Algorithm):
     def bounds(self, start: int, used: int, now: int) -> tuple[int, int]:
         """The window that holds `now`: its start and its end."""
         begin = now - (now - self.anchor) % self.window
-        return begin, begin + self.window
+        return max(0, begin), begin + self.window
 
     def roll(self, start: int, used: int, now: int) -> tuple[int, int, int]:
         """The window to count in, what it holds, and its end."""
         begin, end = self.bounds(start, used, now)
         if start == begin:
             return begin, used, end
-        if start < begin:
+        if start < begin or not used:
             return begin, 0, end
         # The clock went back. Up to a window it stands still; further, the count is kept here.
         if start - now <= end - begin:
@@ -71,7 +71,7 @@ class FixedWindow(Algorithm):
 
     def refund(self, a: int, b: int, c: int, now: int, cost: int, at: int) -> State:
         start, used, end = self.roll(a, b, now)
-        if start <= at < end:
+        if start <= at < end or (start > now and at >= now):  # the clock went back and stands still
             used = max(0, used - cost)
         return start, used, 0
 
@@ -116,7 +116,7 @@ class CalendarWindow(FixedWindow):
             assert limit.calendar is not None
             assert limit.tz is not None
             begin, end = calendar.bounds(limit.calendar, limit.tz, now * self.tick)
-            self.last = begin, end = -(-begin // self.tick), -(-end // self.tick)
+            self.last = begin, end = max(0, -(-begin // self.tick)), -(-end // self.tick)
         return begin, end
 
     def take(self, a: int, b: int, c: int, now: int, cost: int, max_wait: int) -> Outcome:

@@ -1,9 +1,9 @@
 """GCRA: one instant, the theoretical arrival time, says everything.
 
 State: the instant at which the key will be as if never used, in whole ticks and a remainder of
-1/quota ticks. Each call moves it on by cost * window / quota; a call passes while it stays
-within the tolerance, `capacity` calls' worth ahead of now. The same decisions as a token
-bucket, from the other side.
+1/quota ticks, and the instant it was written. Each call moves the arrival time on by cost *
+window / quota; a call passes while it stays within the tolerance, `capacity` calls' worth ahead
+of now. The same decisions as a token bucket, from the other side.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from .base import NEVER, REFUSED, Algorithm, Outcome, State
+from .base import MOST, NEVER, REFUSED, Algorithm, Outcome, State
 
 if TYPE_CHECKING:
     from ..limit import Limit
@@ -31,8 +31,6 @@ class Gcra(Algorithm):
         # The same in ticks and a remainder, so that a take needs no division.
         self.step = divmod(self.window, self.quota)
         self.reach = divmod(self.tolerance, self.quota)
-        self.most = 2 * max(self.quota, self.capacity) * self.window
-        self.furthest = self.most // self.quota + 1
 
     @cached_property
     def shape(self) -> tuple[object, ...]:
@@ -42,21 +40,22 @@ class Gcra(Algorithm):
     def horizon(self) -> int:
         return max(self.quota, self.capacity) * self.window // self.quota
 
-    def ahead(self, arrival: int, rest: int, now: int) -> int:
-        """How far the arrival time lies ahead of now, in 1/quota ticks."""
-        ahead = arrival - now
-        if ahead < 0:
-            return 0
-        if ahead > self.furthest:  # no call wrote that: the clock went back
-            return self.tolerance
-        return ahead * self.quota + rest
+    def ahead(self, arrival: int, rest: int, at: int, now: int) -> tuple[int, int]:
+        """How far the arrival time lies ahead, in 1/quota ticks, and of which instant."""
+        since = max(at, now)
+        ahead = (arrival - since) * self.quota + rest if arrival >= since else 0
+        # A clock that went back up to a window stands still; further, all of it counts from now.
+        return ahead, since if since - now <= self.window else now
 
-    def at(self, ahead: int, now: int) -> State:
-        return now + ahead // self.quota, ahead % self.quota, 0
+    def state(self, ahead: int, at: int) -> State:
+        ahead = min(MOST, ahead)
+        return at + ahead // self.quota, ahead % self.quota, at
 
     def take(self, a: int, b: int, c: int, now: int, cost: int, max_wait: int) -> Outcome:
         if cost > self.capacity:  # before anything is multiplied
             return REFUSED, a, b, c
+        if c > now:
+            return self.book(a, b, c, now, cost, max_wait)
         if cost == 1:
             arrival, rest = self.step
         else:
@@ -69,49 +68,45 @@ class Gcra(Algorithm):
             arrival += now
         limit, part = self.reach
         if arrival < now + limit or (arrival == now + limit and rest <= part):
-            return 0, arrival, rest, 0
-        if max_wait or a - now > self.furthest:
-            return self.book(a, b, c, now, cost, max_wait)
-        return REFUSED, a, b, c
+            return 0, arrival, rest, now
+        return self.book(a, b, c, now, cost, max_wait) if max_wait else (REFUSED, a, b, c)
 
     def book(self, a: int, b: int, c: int, now: int, cost: int, max_wait: int) -> Outcome:
-        """A call that comes too early: for a later instant, if the caller may wait for it."""
-        ahead = self.ahead(a, b, now) + cost * self.window
-        wait = max(0, -(-(ahead - self.tolerance) // self.quota))
-        if wait > max_wait:
-            return (
-                (REFUSED, a, b, c)
-                if a - now <= self.furthest
-                else (REFUSED, *self.at(self.tolerance, now))
-            )
-        return wait, now + ahead // self.quota, ahead % self.quota, 0
+        """The long way: a call that comes too early, or a clock that went back."""
+        ahead, at = self.ahead(a, b, c, now)
+        over = ahead + cost * self.window - self.tolerance
+        wait = at - now - (-over // self.quota) if over > 0 else 0
+        if wait <= max_wait:
+            return wait, *self.state(ahead + cost * self.window, at)
+        return (REFUSED, a, b, c) if c <= at else (REFUSED, *self.state(ahead, at))
 
     def look(self, a: int, b: int, c: int, now: int, cost: int) -> tuple[int, int, int]:
-        ahead = self.ahead(a, b, now)
+        ahead, at = self.ahead(a, b, c, now)
         retry = NEVER
         if cost <= self.capacity:
             over = ahead + cost * self.window - self.tolerance
-            retry = -(-over // self.quota) if over > 0 else 0
+            retry = at - now - (-over // self.quota) if over > 0 else 0
         left = max(0, (self.tolerance - ahead) // self.window)
-        return left, retry, -(-ahead // self.quota)
+        return left, retry, at - now - (-ahead // self.quota) if ahead else 0
 
     def charge(self, a: int, b: int, c: int, now: int, cost: int) -> State:
-        # Beyond `most` an arrival time would pass for a broken clock.
-        return self.at(min(self.most, self.ahead(a, b, now) + cost * self.window), now)
+        ahead, at = self.ahead(a, b, c, now)
+        return self.state(ahead + cost * self.window, at)
 
     def refund(self, a: int, b: int, c: int, now: int, cost: int, at: int) -> State:
-        ahead = self.ahead(a, b, now)
+        ahead, since = self.ahead(a, b, c, now)
         back = cost * self.window
         if at > now:  # a booking is undone only as far as nobody has booked behind it
-            back -= max(0, ahead - (self.tolerance + (at - now) * self.quota))
-        return self.at(max(0, ahead - max(0, back)), now)
+            back -= max(0, ahead - (self.tolerance + (at - since) * self.quota))
+        return self.state(max(0, ahead - max(0, back)), since)
 
     def forecast(self, a: int, b: int, c: int, now: int, ahead: int, cost: int) -> int:
-        over = self.ahead(a, b, now) + (ahead + cost) * self.window - self.tolerance
-        return max(0, -(-over // self.quota))
+        before, at = self.ahead(a, b, c, now)
+        over = before + (ahead + cost) * self.window - self.tolerance
+        return at - now - (-over // self.quota) if over > 0 else 0
 
     def used(self, a: int, b: int, c: int, now: int) -> tuple[int, int]:
-        return self.ahead(a, b, now), self.window
+        return self.ahead(a, b, c, now)[0], self.window
 
     def spent(self, now: int, top: int, bottom: int) -> State:
-        return self.at(min(self.most, -(-top * self.window // bottom)), now)
+        return self.state(-(-top * self.window // bottom), now)

@@ -11,7 +11,7 @@ from array import array
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from .base import NEVER, REFUSED, Spread, State
+from .base import MOST, NEVER, REFUSED, Spread, State
 
 if TYPE_CHECKING:
     from ..limit import Limit
@@ -69,6 +69,7 @@ class SlidingCells(Spread):
         return 0 if state[TOTAL] + cost <= self.quota else REFUSED
 
     def put(self, state: array[int], now: int, cost: int, token: int = 0, expires: int = 0) -> None:
+        cost = min(cost, MOST - state[TOTAL])
         state[TOTAL] += cost
         state[FIRST + state[NEWEST] % self.cells] += cost
 
@@ -96,6 +97,8 @@ class SlidingCells(Spread):
 
     def refund(self, state: array[int], now: int, cost: int, at: int) -> None:
         newest, cell = self.roll(state, now), self.cell(at)
+        if newest > self.cell(now) <= cell:  # the clock went back and stands still
+            cell = newest
         if newest - self.cells < cell <= newest:
             place = FIRST + cell % self.cells
             cost = min(cost, state[place])

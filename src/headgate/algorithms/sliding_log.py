@@ -10,7 +10,7 @@ from __future__ import annotations
 from array import array
 from functools import cached_property
 
-from .base import NEVER, REFUSED, Outcome, Spread, State
+from .base import MOST, NEVER, REFUSED, Outcome, Spread, State
 
 __all__ = ["Log", "SlidingLog"]
 
@@ -73,6 +73,9 @@ class SlidingLog(Spread):
         return 0 if state.total + cost <= self.quota else REFUSED
 
     def put(self, state: Log, now: int, cost: int, token: int = 0, expires: int = 0) -> None:
+        if not cost:
+            return
+        cost = min(cost, MOST - state.total)
         if not state.total:
             state.first = state.last = now
             state.events.extend((now, cost))
@@ -117,6 +120,8 @@ class SlidingLog(Spread):
 
     def refund(self, state: Log, now: int, cost: int, at: int) -> None:
         self.roll(state, now)
+        if state.last > now <= at and state.total:  # the clock went back and stands still
+            at = state.last
         place = self.find(state, at)
         if place < 0:
             return

@@ -61,7 +61,7 @@ class SlidingWindow(Algorithm):
 
     def refund(self, a: int, b: int, c: int, now: int, cost: int, at: int) -> State:
         start, count, before, _ = self.roll(a, b, c, now)
-        if at >= start:
+        if at >= start or (start > now and at >= now):  # the clock went back and stands still
             count = max(0, count - cost)
         elif at >= start - self.window:
             before = max(0, before - cost)

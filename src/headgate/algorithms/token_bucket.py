@@ -29,7 +29,7 @@ class TokenBucket(Algorithm):
         self.capacity = limit.raised(limit.capacity, permille)
         self.full = self.capacity * self.window
         self.step = limit.refill // limit.tick or 1
-        self.sticky = limit.initial is not None and limit.initial < limit.capacity
+        self.sticky = limit.initial is not None and limit.initial < self.capacity
         self.first = (
             (self.capacity - limit.initial) * self.window if limit.initial is not None else 0
         )

@@ -66,9 +66,13 @@ class WarmUp(Algorithm):
         extra = steep * (self.cold - 1) * (2 * above - steep) // self.slope
         return wanted + extra, spent
 
+    def wait(self, owed: int, at: int, now: int) -> int:
+        """Ticks from now until so much is paid."""
+        return at - now - (-owed // self.scale) if owed else 0
+
     def take(self, a: int, b: int, c: int, now: int, cost: int, max_wait: int) -> Outcome:
         at, owed, warmth = self.rest(a, b, c, now)
-        wait = at - now - (-owed // self.scale)
+        wait = self.wait(owed, at, now)
         if wait > max_wait:
             return (REFUSED, a, b, c) if a <= at else (REFUSED, at, b, c)
         time, spent = self.price(self.most - warmth, cost)
@@ -76,9 +80,8 @@ class WarmUp(Algorithm):
 
     def look(self, a: int, b: int, c: int, now: int, cost: int) -> tuple[int, int, int]:
         at, owed, warmth = self.rest(a, b, c, now)
-        wait = at - now - (-owed // self.scale)
         cooling = -(-warmth * 2 * (1 + self.cold) // (5 + self.cold))
-        return int(wait == 0), wait, at - now - (-(owed + cooling) // self.scale)
+        return int(not owed), self.wait(owed, at, now), self.wait(owed + cooling, at, now)
 
     def charge(self, a: int, b: int, c: int, now: int, cost: int) -> State:
         at, owed, warmth = self.rest(a, b, c, now)
@@ -96,7 +99,7 @@ class WarmUp(Algorithm):
     def forecast(self, a: int, b: int, c: int, now: int, ahead: int, cost: int) -> int:
         at, owed, warmth = self.rest(a, b, c, now)
         time, _ = self.price(self.most - warmth, ahead)
-        return at - now - (-(owed + time) // self.scale)
+        return self.wait(owed + time, at, now)
 
     def used(self, a: int, b: int, c: int, now: int) -> tuple[int, int]:
         return self.rest(a, b, c, now)[1], self.permit

@@ -44,6 +44,10 @@ class Store(Protocol):
         """Not before how many microseconds the asks can pass behind `ahead` of others."""
         ...
 
+    def deciding(self) -> bool:
+        """Whether this thread is in the middle of a decision of this store."""
+        ...
+
     def assign(self, space: str, limit_id: str, key: Key, limit: Limit | None) -> None:
         """Give a key a limit of its own, or take it away."""
         ...

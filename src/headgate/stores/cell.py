@@ -73,6 +73,13 @@ class Cell:
         else:
             self.rule.refund(self.state, self.now, cost, self.now)
 
+    def settle_up(self) -> None:
+        """Bring the state up to now."""
+        if self.rule.words:
+            self.state = self.rule.charge(*self.state, self.now, 0)
+        else:
+            self.rule.roll(self.state, self.now)
+
     def charge(self, cost: int) -> None:
         """Take whatever the limit says."""
         if self.rule.words:

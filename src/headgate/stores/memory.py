@@ -25,7 +25,7 @@ __all__ = ["MemoryStore"]
 
 OPS = ("take", "check", "shadow", "charge", "refund", "settle", "release", "renew", "reset")
 HELD = 60_000_000
-"""How soon to look again at a key that cannot be forgotten, in microseconds."""
+"""How soon to try again when no key can be forgotten, in microseconds."""
 SWEEP = 3
 """How many idle candidates an insert looks at."""
 
@@ -55,7 +55,8 @@ class MemoryStore:
             raise ValueError(f"on_full is 'evict' or 'deny', not {on_full!r}")
         self._clock = clock if clock is not None else SystemClock()
         self._micros = self._clock.micros
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        self._put_off: list[Sequence[Ask]] = []
         self._tables: dict[tuple[str, str], Table] = {}
         self._own: dict[tuple[str, str], dict[Canonical, Limit]] = {}
         self._reclaimer = Reclaimer(self._reset_of)
@@ -79,13 +80,18 @@ class MemoryStore:
 
     def decide(self, asks: Sequence[Ask]) -> list[Decision]:
         """Answer the asks in order; takes pass together or not at all."""
+        if self._lock._is_owned():  # type: ignore[attr-defined] # as threading.Condition does
+            return self._later(asks)
         with self._lock:
             self._enter()
             places = [self._place(ask) for ask in asks]  # bad input is found before any change
             if any(ask.least >= 0 for ask in asks):
                 asks = self._partial(asks, places)
-            undo: list[Callable[[], object]] = []
             pairs = list(zip(asks, places, strict=True))
+            if len(asks) > 1 and self.keys >= self.max_keys and not self._all_fit(pairs):
+                # Nobody is forgotten for a call that will be refused.
+                return [self._answer(_looking(ask), place, []) for ask, place in pairs]
+            undo: list[Callable[[], object]] = []
             decisions = [self._answer(ask, place, undo) for ask, place in pairs]
             if all(d.allowed or ask.op != "take" for ask, d in zip(asks, decisions, strict=True)):
                 return decisions
@@ -93,7 +99,7 @@ class MemoryStore:
                 back()
             # What would have passed alone says so, with what is left as if it had not been asked.
             return [
-                self._answer(ask._replace(op="check"), place, undo)
+                self._answer(_looking(ask), place, undo)
                 if ask.op == "take" and decision.allowed
                 else decision
                 for (ask, place), decision in zip(pairs, decisions, strict=True)
@@ -119,21 +125,27 @@ class MemoryStore:
             cells = [(self._cell(*self._place(ask)), ask.cost) for ask in asks]
             return max(cell.forecast(ahead, cost) for cell, cost in cells)
 
+    def deciding(self) -> bool:
+        """Whether this thread is in the middle of a decision of this store."""
+        return bool(self._lock._is_owned())  # type: ignore[attr-defined] # as above
+
     def assign(self, space: str, limit_id: str, key: Key, limit: Limit | None) -> None:
         """Give a key a limit of its own, or take it away."""
         form = canonical(key)
         with self._lock:
             self._enter()
             own = self._own.setdefault((space, limit_id), {})
-            before = own.pop(form, None)
+            own.pop(form, None)
             if limit is not None:
                 own[form] = limit.named(limit_id)
             table = self._tables.get((space, limit_id))
             if table is not None and form in table.cells:
                 # Up to now under the old limit, from now on under the new one.
-                base = table.rule.limit
-                self._settle_up(self._cell(table, form, rule_of(before or base)))
-                self._settle_up(self._cell(table, form, rule_of(own.get(form, base))))
+                new = rule_of(own[form]) if limit is not None else table.rule
+                for rule in (table.rule_at(form), new):
+                    cell = self._cell(table, form, rule)
+                    cell.settle_up()
+                    self._keep(cell)
 
     def assigned(self, space: str, limit_id: str, key: Key) -> Limit | None:
         """The limit a key was given, if any."""
@@ -154,21 +166,32 @@ class MemoryStore:
 
     # -- answers, while the lock is held
 
+    def _later(self, asks: Sequence[Ask]) -> list[Decision]:
+        """A call from inside a decision of the same thread: a finaliser, or a signal handler.
+
+        What gives back is done by the next decision; nothing can be taken here.
+        """
+        if any(ask.op not in ("release", "refund", "settle") for ask in asks):
+            raise StoreError("a store cannot be asked in the middle of its own decision")
+        self._put_off.append(asks)
+        return [decided(Seen(ask.limit, 1_000_000), (0, 0, 0, 0), self._now, 0) for ask in asks]
+
     def _enter(self) -> None:
         if self.closed:
             raise StoreError("this store is closed")
         self._now = self._micros()
+        while self._put_off:
+            for ask in self._put_off.pop():
+                self._answer(ask, self._place(ask), [])
         for (_, space, limit_id, key), (cost, at) in self._reservations.expired(self._now):
             table = self._tables[(space, limit_id)]
-            value = table.cells.get(key)
-            rule = value[0] if type(value) is tuple else table.rule
-            self._refund(self._cell(table, key, rule), cost, at)
+            self._refund(self._cell(table, key, table.rule_at(key)), cost, at)
 
     def _table(self, space: str, limit: Limit) -> Table:
         name = (space, limit.id)
         table = self._tables.get(name)
         if table is None:
-            table = self._tables[name] = Table(limit, self._own.setdefault(name, {}))
+            table = self._tables[name] = Table(name, limit, self._own.setdefault(name, {}))
         return table
 
     def _place(self, ask: Ask) -> tuple[Table, Canonical, Any]:
@@ -179,6 +202,8 @@ class MemoryStore:
         key = canonical(ask.key)
         table = self._table(ask.space, ask.limit)
         limit = table.own.get(key, ask.limit) if table.own else ask.limit
+        if limit == table.rule.limit:
+            limit = table.rule.limit  # equal limits share one rule
         return table, key, rule_of(limit, ask.room if limit.elastic else 0)
 
     def _cell(self, table: Table, key: Canonical, rule: Any) -> Cell:
@@ -196,6 +221,13 @@ class MemoryStore:
             for ask in asks
         ]
 
+    def _all_fit(self, pairs: Sequence[tuple[Ask, tuple[Table, Canonical, Any]]]) -> bool:
+        return all(
+            self._cell(*place).fits(ask.cost, ask.max_wait) != REFUSED
+            for ask, place in pairs
+            if ask.op == "take" and ask.cost
+        )
+
     def _answer(
         self, ask: Ask, place: tuple[Table, Canonical, Any], undo: list[Callable[[], object]]
     ) -> Decision:
@@ -205,7 +237,7 @@ class MemoryStore:
                 return self._take(ask, cell, undo)
             case "take" | "shadow" | "check":
                 wait = cell.fits(ask.cost, ask.max_wait) if ask.cost else 0
-                return cell.decision(wait, ask.cost)
+                return cell.decision(wait, ask.cost).glance()
             case "charge":
                 self._charge(cell, ask.cost)
             case "refund":
@@ -217,9 +249,14 @@ class MemoryStore:
                 self._refund(cell, max(0, taken - ask.cost), at)
             case "release":
                 return cell.decision(0 if cell.release(ask.token) else REFUSED, 0)
-            case "renew":
+            case "renew" if cell.permits:
                 return cell.decision(0 if cell.renew(ask.token, ask.ttl) else REFUSED, 0)
+            case "renew":
+                name = (ask.token, ask.space, ask.limit.id, cell.key)
+                kept = self._reservations.renew(name, self._now + ask.ttl)
+                return cell.decision(0 if kept else REFUSED, 0)
             case "reset" if cell.seen is not None:
+                self._reservations.drop((ask.space, ask.limit.id, cell.key))
                 cell.forget()
                 cell.table.cells[cell.key] = cell.form()
         return cell.decision(0, 0)
@@ -258,11 +295,6 @@ class MemoryStore:
             cell.charge(cost)
             self._keep(cell)
 
-    def _settle_up(self, cell: Cell) -> None:
-        if not cell.permits:
-            cell.charge(0)
-            self._keep(cell)
-
     def _refund(self, cell: Cell, cost: int, at: int) -> None:
         if cost and cell.seen is not None:
             cell.refund(cost, at)
@@ -297,10 +329,14 @@ class MemoryStore:
         """Make room for one more key, if it can be had: idle keys first, then by reset."""
         if self.keys < self.max_keys:
             return True
-        found = self._reclaimer.soonest()
-        if found is None:
+        found = self._reclaimer.idle(self._now, SWEEP)  # also among those that had to be kept
+        if found is not None:
+            self._drop(*found)
+            return True
+        soonest = self._reclaimer.soonest()
+        if soonest is None:
             return False
-        table, key, reset = found
+        table, key, reset = soonest
         if reset > self._now:
             if self.on_full == "deny":
                 self._reclaimer.file(table, key, reset)
@@ -317,6 +353,7 @@ class MemoryStore:
         return max(1, found[2] - self._now)
 
     def _drop(self, table: Table, key: Canonical) -> None:
+        self._reservations.drop((*table.name, key))
         del table.cells[key]
         self.keys -= 1
 
@@ -326,8 +363,12 @@ class MemoryStore:
             return 0
         rule, reset = found
         if reset < 0 or (rule.sticky and reset <= self._now and self.keys < self.max_keys):
-            return -(self._now + HELD)
+            return -1
         return max(1, reset)
+
+
+def _looking(ask: Ask) -> Ask:
+    return ask._replace(op="check") if ask.op in ("take", "shadow") else ask
 
 
 def _after_fork() -> None:

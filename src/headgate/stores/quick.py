@@ -8,7 +8,7 @@ lock and the decision are handled without their methods' frames.
 from __future__ import annotations
 
 from time import monotonic_ns
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..clock import SystemClock
 from ..decision import Ask, Decision, Refusal
@@ -31,14 +31,15 @@ def quick_words(store: MemoryStore, table: Table, space: str, limit: Limit) -> Q
     """A take for an algorithm of three words."""
     cells, own, rule, expiries = table.cells, table.own, table.rule, store._reservations.expiries
     get, take, look, micros = cells.get, rule.take, rule.look, store._micros
-    acquire, release = store._lock.acquire, store._lock.release
+    acquire, release, owned = _lock(store)
+    put_off = store._put_off
     system, offset, tick, nanos = _time(store, rule.tick)
 
     def hit(key: Key = "", cost: int = 1, *, partial: bool = False) -> Decision:
         # A str found in the table is canonical; one that is not goes the long way.
         form = key if key.__class__ is str else canonical(key)
-        acquire()
         try:
+            acquire()
             value = get(form)
             new = value is None
             if new and not rule.sticky and _has_room(store, form):
@@ -46,7 +47,7 @@ def quick_words(store: MemoryStore, table: Table, space: str, limit: Limit) -> Q
             if (
                 value.__class__ is int
                 and (cost is ONE or (cost.__class__ is int and 0 < cost < CEILING))
-                and not (own or expiries or partial)
+                and not (own or expiries or put_off or partial)
             ):
                 now = (monotonic_ns() + offset) // nanos if system else micros() // tick
                 old, b = value & LOW, value >> 53
@@ -69,9 +70,13 @@ def quick_words(store: MemoryStore, table: Table, space: str, limit: Limit) -> Q
                 decision._outcome = outcome
                 decision._now = now
                 decision._cost = cost
+                release()
                 return decision
-        finally:
             release()
+        except BaseException:  # an interrupt may come before the lock is held, or right after
+            if owned():
+                release()
+            raise
         return store.decide((Ask("take", limit, key, cost, space, 0, 1 if partial else -1),))[0]
 
     return hit
@@ -82,14 +87,15 @@ def quick_spread(store: MemoryStore, table: Table, space: str, limit: Limit) -> 
     cells, own, rule, expiries = table.cells, table.own, table.rule, store._reservations.expiries
     get, take, look, micros = cells.get, rule.hit, rule.look, store._micros
     kind = type(rule.empty())
-    acquire, release = store._lock.acquire, store._lock.release
+    acquire, release, owned = _lock(store)
+    put_off = store._put_off
     system, offset, tick, nanos = _time(store, rule.tick)
 
     def hit(key: Key = "", cost: int = 1, *, partial: bool = False) -> Decision:
         # A str found in the table is canonical; one that is not goes the long way.
         form = key if key.__class__ is str else canonical(key)
-        acquire()
         try:
+            acquire()
             state = get(form)
             new = state is None
             if new and _has_room(store, form):
@@ -97,7 +103,7 @@ def quick_spread(store: MemoryStore, table: Table, space: str, limit: Limit) -> 
             if (
                 state.__class__ is kind
                 and (cost is ONE or (cost.__class__ is int and 0 < cost < CEILING))
-                and not (own or expiries or partial)
+                and not (own or expiries or put_off or partial)
             ):
                 now = (monotonic_ns() + offset) // nanos if system else micros() // tick
                 outcome = take(state, now, cost)
@@ -113,12 +119,22 @@ def quick_spread(store: MemoryStore, table: Table, space: str, limit: Limit) -> 
                 decision._outcome = outcome
                 decision._now = now
                 decision._cost = cost
+                release()
                 return decision
-        finally:
             release()
+        except BaseException:  # an interrupt may come before the lock is held, or right after
+            if owned():
+                release()
+            raise
         return store.decide((Ask("take", limit, key, cost, space, 0, 1 if partial else -1),))[0]
 
     return hit
+
+
+def _lock(store: MemoryStore) -> tuple[Any, Any, Any]:
+    """The lock's methods; a `with` would cost half as much again as the whole locking."""
+    lock: Any = store._lock
+    return lock.acquire, lock.release, lock._is_owned
 
 
 def _has_room(store: MemoryStore, form: Canonical) -> bool:

@@ -8,14 +8,15 @@ a hit costs nothing here, an insert a little, and there is no background thread.
 from __future__ import annotations
 
 import heapq
+from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
 __all__ = ["Reclaimer"]
 
 Reset: TypeAlias = Callable[[Any, Any], int]
-"""The instant at which a key of a table is as if never used; 0 if it is gone; negative if the
-key must be kept at least until the instant's opposite."""
+"""The instant at which a key of a table is as if never used; 0 if it is gone; negative if that
+is not foreseen and the key must be kept."""
 
 BATCH = 1024
 """How many keys of one grain are put in exact order at a time."""
@@ -30,13 +31,18 @@ class Reclaimer:
         self._grains: dict[int, list[Any]] = {}
         self._ends: list[int] = []
         self._widest = 0
+        # Keys that cannot be forgotten yet, a few of which are looked at in turn.
+        self._held: deque[tuple[Any, Any]] = deque()
         # Keys of the first grains in exact order, once the store is full.
         self._ordered: list[tuple[int, int, Any, Any]] = []
         self._serial = 0
 
     def file(self, table: Any, key: Any, reset: int) -> None:
-        """Enter a key that resets at an instant, or must be kept until then."""
-        end = -(-abs(reset) >> table.grain) << table.grain
+        """Enter a key that resets at an instant, or must be kept."""
+        if reset < 0:
+            self._held.append((table, key))
+            return
+        end = -(-reset >> table.grain) << table.grain
         entries = self._grains.get(end)
         if entries is None:
             self._grains[end] = [table, key]
@@ -54,6 +60,9 @@ class Reclaimer:
                 _, _, table, key = heapq.heappop(self._ordered)
             elif self._ends and self._ends[0] <= now:
                 table, key = self._pop()
+            elif self._held:
+                table, key = self._held.popleft()
+                tries = 0
             else:
                 return None
             reset = self._reset(table, key)
@@ -65,7 +74,6 @@ class Reclaimer:
 
     def soonest(self) -> tuple[Any, Any, int] | None:
         """The key that resets first, and when; it leaves these books."""
-        kept = []
         found = None
         while found is None and (self._ends or self._ordered):
             if self._ends and (
@@ -77,12 +85,8 @@ class Reclaimer:
             reset = self._reset(table, key)
             if reset == recorded:
                 found = table, key, reset
-            elif reset < 0:
-                kept.append((table, key, reset))
             elif reset:
                 self.file(table, key, reset)
-        for entry in kept:
-            self.file(*entry)
         return found
 
     def _order(self) -> None:
@@ -93,11 +97,11 @@ class Reclaimer:
                 break
             table, key = self._pop()
             reset = self._reset(table, key)
-            if -(-abs(reset) >> table.grain) << table.grain > end:
+            if reset < 0 or -(-reset >> table.grain) << table.grain > end:
                 self.file(table, key, reset)
             elif reset:
                 self._serial += 1
-                heapq.heappush(self._ordered, (abs(reset), self._serial, table, key))
+                heapq.heappush(self._ordered, (reset, self._serial, table, key))
 
     def _pop(self) -> tuple[Any, Any]:
         entries = self._grains[self._ends[0]]

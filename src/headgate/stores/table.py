@@ -30,13 +30,14 @@ class Table:
     """The state of every key of one limit in one namespace.
 
     A value is an int (three packed words) or the state object of a spread algorithm, both of
-    the table's own rule; or, for a key whose own limit is of another shape, a tuple of the rule
-    it was written under and its state.
+    the table's own rule; or, for a key with a limit of its own, a tuple of the rule it was
+    written under and its state.
     """
 
-    __slots__ = ("cells", "grain", "own", "rule")
+    __slots__ = ("cells", "grain", "name", "own", "rule")
 
-    def __init__(self, limit: Limit, own: dict[Canonical, Limit]) -> None:
+    def __init__(self, name: tuple[str, str], limit: Limit, own: dict[Canonical, Limit]) -> None:
+        self.name = name
         self.rule: Any = rule_of(limit)
         self.cells: dict[Canonical, Any] = {}
         self.own = own
@@ -55,9 +56,14 @@ class Table:
             state = unpacked(value) if old.words else value
         return state if old is rule else carried(old, state, rule, micros)
 
+    def rule_at(self, key: Canonical) -> Any:
+        """The rule a key was written under."""
+        value = self.cells.get(key)
+        return value[0] if type(value) is tuple else self.rule
+
     def form(self, rule: Any, state: Any) -> Any:
         """A state as it is kept."""
-        if rule.shape != self.rule.shape:
+        if rule is not self.rule:
             return rule, state
         return packed(*state) if rule.words else state
 
