@@ -36,6 +36,7 @@ def quick_words(store: MemoryStore, table: Table, space: str, limit: Limit) -> Q
     system, offset, tick, nanos = _time(store, rule.tick)
 
     def hit(key: Key = "", cost: int = 1, *, partial: bool = False) -> Decision:
+        """Take `cost` or be refused; with `partial`, take what is there. Never sleeps."""
         # A str found in the table is canonical; one that is not goes the long way.
         form = key if key.__class__ is str else canonical(key)
         try:
@@ -92,6 +93,7 @@ def quick_spread(store: MemoryStore, table: Table, space: str, limit: Limit) -> 
     system, offset, tick, nanos = _time(store, rule.tick)
 
     def hit(key: Key = "", cost: int = 1, *, partial: bool = False) -> Decision:
+        """Take `cost` or be refused; with `partial`, take what is there. Never sleeps."""
         # A str found in the table is canonical; one that is not goes the long way.
         form = key if key.__class__ is str else canonical(key)
         try:
