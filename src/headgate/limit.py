@@ -117,8 +117,9 @@ class Limit:
                 raise BadOption(
                     "per", "a calendar window is one second, minute, hour, day, week, month or year"
                 )
-        if [tz is not None or given.get("calendar"), anchor is not None, first_hit].count(True) > 1:
-            raise BadOption("anchor", "a window has one start: choose tz, anchor or first-hit")
+        if (natural is not None) + (anchor is not None) + bool(first_hit) > 1:
+            option = "anchor" if anchor is not None else "first_hit"
+            raise BadOption(option, "a window has one start: choose tz, anchor or first-hit")
         if nodelay and delay is not None:
             raise BadOption("delay", "nodelay and delay exclude each other")
         if (nodelay or delay is not None) and queue is None and algorithm == "leaky-bucket":

@@ -92,6 +92,8 @@ ERRORS = [
     ("5/hour anchor noon", 14, "not an instant"),
     ("5/hour anchor 2026-01-01T00:30", 14, "an anchor needs Z or an offset"),
     ("5/hour anchor 2026-01-01T00:30Z first-hit", 14, "one start"),
+    ("5/month anchor 2026-01-01T00:30Z", 15, "one start"),
+    ("5/month first-hit", 8, "one start"),
     ("5/month cells 3", 14, "cells belongs to sliding-window, not to fixed-window"),
     ("5/second warm-up", 16, "the text ends where a time"),
     ("5/second cold 3", 14, "warm-up needs a time"),
