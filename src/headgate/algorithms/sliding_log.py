@@ -1,13 +1,15 @@
 """Sliding log: every hit remembered, so no span of a window ever holds more than the limit.
 
-State: the events, an instant and a cost each in one row of whole numbers, with their total and
-the instants of the first and the last beside them. Hits of the same instant are one event. An
-event counts for exactly one window: at its instant + W it is gone.
+State: the instants of the events in one row of whole numbers and, only once one of them is not
+1, their costs in another; with their total and the first and last instant beside them. Hits of
+the same instant are one event. An event counts for exactly one window: at its instant + W it is
+gone.
 """
 
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left, bisect_right
 from functools import cached_property
 
 from .base import MOST, NEVER, REFUSED, Outcome, Spread, State
@@ -21,14 +23,34 @@ SPARE = 64
 class Log:
     """The events of one key."""
 
-    __slots__ = ("events", "first", "head", "last", "total")
+    __slots__ = ("costs", "events", "first", "head", "last", "total")
 
     def __init__(self) -> None:
         self.events = array("q")
+        self.costs: array[int] | None = None
         self.head = 0
         self.total = 0
         self.first = 0
         self.last = 0
+
+    def priced(self) -> array[int]:
+        """The costs, written out."""
+        if self.costs is None:
+            self.costs = array("q", (1,)) * len(self.events)
+        return self.costs
+
+    def cut(self, start: int, end: int) -> None:
+        """Drop events for good."""
+        del self.events[start:end]
+        if self.costs is not None:
+            del self.costs[start:end]
+            if not self.events:
+                self.costs = None
+
+    def mark(self) -> None:
+        """Note the first and the last event again."""
+        if self.total:
+            self.first, self.last = self.events[self.head], self.events[-1]
 
 
 class SlidingLog(Spread):
@@ -50,41 +72,36 @@ class SlidingLog(Spread):
             if state.last - now <= self.window:
                 now = state.last  # the clock went back: it stands still
             else:
-                for place in range(state.head, len(events), 2):
+                for place in range(state.head, len(events)):
                     events[place] = min(events[place], now)
-        head, gone = state.head, now - self.window
-        while head < len(events) and events[head] <= gone:
-            state.total -= events[head + 1]
-            head += 2
-        if head == len(events) or head > SPARE:
-            del events[:head]
-            head = 0
-        state.head = head
-        self.mark(state)
+        head = bisect_right(events, now - self.window, state.head)
+        if head > state.head:
+            gone = range(state.head, head)
+            state.total -= len(gone) if state.costs is None else sum(state.costs[i] for i in gone)
+            if head == len(events) or head > SPARE:
+                state.cut(0, head)
+                head = 0
+            state.head = head
+        state.mark()
         return now
-
-    def mark(self, state: Log) -> None:
-        """Note the first and the last event again."""
-        if state.total:
-            state.first, state.last = state.events[state.head], state.events[-2]
 
     def take(self, state: Log, now: int, cost: int) -> int:
         self.roll(state, now)
         return 0 if state.total + cost <= self.quota else REFUSED
 
     def put(self, state: Log, now: int, cost: int, token: int = 0, expires: int = 0) -> None:
+        cost = min(cost, MOST - state.total)
         if not cost:
             return
-        cost = min(cost, MOST - state.total)
-        if not state.total:
-            state.first = state.last = now
-            state.events.extend((now, cost))
-        elif state.last >= now:
-            state.events[-1] += cost
+        if state.total and state.last >= now:
+            state.priced()[-1] += cost
         else:
-            state.last = now
+            if cost != 1 or state.costs is not None:
+                state.priced().append(cost)
             state.events.append(now)
-            state.events.append(cost)
+            state.last = now
+            if not state.total:
+                state.first = now
         state.total += cost
 
     def hit(self, state: Log, now: int, cost: int) -> Outcome:
@@ -95,8 +112,18 @@ class SlidingLog(Spread):
                 return REFUSED, total, leaves, last
             if over > 0:
                 return REFUSED, total, self.leaving(state, over), last
-            self.put(state, now, cost)
-            return 0, total + cost, 0, now
+            costs = state.costs
+            if costs is None and (cost != 1 or now == last):
+                costs = state.priced()
+            if now == last:  # `put`, without its frame
+                costs[-1] += cost  # type: ignore[index] # written out just now
+            else:
+                state.events.append(now)
+                state.last = now
+                if costs is not None:
+                    costs.append(cost)
+            state.total = total = total + cost
+            return 0, total, 0, now
         return super().hit(state, now, cost)
 
     def view(self, state: Log, now: int, cost: int) -> State:
@@ -110,41 +137,32 @@ class SlidingLog(Spread):
 
     def leaving(self, state: Log, needed: int) -> int:
         """The instant by which `needed` has left the window."""
-        events, place = state.events, state.head
-        while place < len(events) - 2:
-            needed -= events[place + 1]
-            if needed <= 0:
-                break
-            place += 2
+        events, costs, place = state.events, state.costs, state.head
+        if costs is None:
+            place = min(place + needed, len(events)) - 1
+        else:
+            while place < len(events) - 1:
+                needed -= costs[place]
+                if needed <= 0:
+                    break
+                place += 1
         return events[place] + self.window
 
     def refund(self, state: Log, now: int, cost: int, at: int) -> None:
         self.roll(state, now)
         if state.last > now <= at and state.total:  # the clock went back and stands still
             at = state.last
-        place = self.find(state, at)
-        if place < 0:
+        place = bisect_left(state.events, at, state.head)
+        if not cost or place == len(state.events) or state.events[place] != at:
             return
-        events = state.events
-        cost = min(cost, events[place + 1])
-        events[place + 1] -= cost
+        held = 1 if state.costs is None else state.costs[place]
+        cost = min(cost, held)
         state.total -= cost
-        if not events[place + 1]:  # every event that is kept counts for something
-            del events[place : place + 2]
-            self.mark(state)
-
-    def find(self, state: Log, at: int) -> int:
-        """The place of the event of an instant, or -1."""
-        events, head = state.events, state.head
-        low, high = 0, (len(events) - head) // 2
-        while low < high:
-            middle = (low + high) // 2
-            if events[head + 2 * middle] < at:
-                low = middle + 1
-            else:
-                high = middle
-        place = head + 2 * low
-        return place if place < len(events) and events[place] == at else -1
+        if cost == held:  # every event that is kept counts for something
+            state.cut(place, place + 1)
+            state.mark()
+        else:
+            state.priced()[place] -= cost
 
     def forecast(self, state: Log, now: int, ahead: int, cost: int) -> int:
         later, rest = divmod(ahead + cost - 1, self.quota)
