@@ -10,6 +10,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from headgate import Ask, Clock, Decision, Limit, Limiter, ManualClock, MemoryStore
+from headgate.clock import LATEST
 from models.base import Model
 
 __all__ = [
@@ -123,7 +124,8 @@ class Run:
         return self.clock.micros() // self.tick
 
     def advance(self, micros: int) -> None:
-        self.clock.advance(micros / SECOND)
+        if self.clock.micros() + micros < LATEST:  # a clock goes no further
+            self.clock.advance(micros / SECOND)
 
     def move(self, move: Move) -> None:
         """Let time pass; some moves look at the last answer."""

@@ -33,6 +33,10 @@ KINDS = {
 }
 
 
+CENTURY = 100 * 366 * 86_400
+"""Clocks end in 2255, so what takes longer cannot be waited for."""
+
+
 def turn(run: Run, micros: int) -> None:
     if micros < 0:
         run.clock.turn_back(-micros / SECOND)
@@ -48,7 +52,9 @@ def wobble(run: Run, trace: Wobble) -> list[tuple[int, int]]:
     for eighths, cost, _ in trace:
         target = run.clock.micros() + run.case.window * eighths // 8
         turn(run, max(target, latest - run.case.window) - run.clock.micros())
-        if "cells" in run.case.text:  # its cells move on with every look
+        known = run.store.keys > 0
+        if known and ("cells" in run.case.text or "log" in run.case.text):
+            # These move on with every look.
             latest = max(latest, run.clock.micros())
         asked = run.cost(cost)
         if run.hit(asked) and asked:
@@ -137,7 +143,7 @@ def test_numbers_come_true_after_a_step_back(
             assert run.hit(1)
         assert not run.hit(1)
     decision = run.hit(asked)
-    if not decision and asked <= case.capacity:
+    if not decision and asked <= case.capacity and decision.retry_after < CENTURY:
         assert decision.retry_after > 0
         run.move(("retry", 0))
         assert run.hit(asked)

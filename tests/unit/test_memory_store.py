@@ -143,3 +143,19 @@ def test_bad_max_keys(bad: int) -> None:
 def test_bad_on_full() -> None:
     with pytest.raises(ValueError, match="on_full is 'evict' or 'deny'"):
         MemoryStore(on_full="panic")
+
+
+@pytest.mark.parametrize(
+    "algorithm", ["gcra", "token-bucket", "debt", "even", "warm-up 1s", "queue 3"]
+)
+def test_a_debt_of_centuries_is_kept(algorithm: str, manual_clock: ManualClock) -> None:
+    store = MemoryStore(clock=manual_clock)
+    limit = Limit.parse(f"1/second {algorithm}")
+    for _ in range(3):
+        store.decide([Ask("charge", limit, "k", 2**53 - 1)])
+    decision = store.decide([Ask("take", limit, "k")])[0]
+    assert not decision.allowed
+    assert decision.retry_after > 1e10
+    manual_clock.advance(100)
+    later = store.decide([Ask("take", limit, "k")])[0]
+    assert later.retry_after == pytest.approx(decision.retry_after - 100)

@@ -1,7 +1,7 @@
 """GCRA: one instant, the theoretical arrival time, says everything.
 
-State: the instant at which the key will be as if never used, in whole ticks and a remainder of
-1/quota ticks, and the instant it was written. Each call moves the arrival time on by cost *
+State: the instant it was written, and the instant at which the key will be as if never used, in
+whole ticks and a remainder of 1/quota ticks. Each call moves the arrival time on by cost *
 window / quota; a call passes while it stays within the tolerance, `capacity` calls' worth ahead
 of now. The same decisions as a token bucket, from the other side.
 """
@@ -40,7 +40,7 @@ class Gcra(Algorithm):
     def horizon(self) -> int:
         return max(self.quota, self.capacity) * self.window // self.quota
 
-    def ahead(self, arrival: int, rest: int, at: int, now: int) -> tuple[int, int]:
+    def ahead(self, at: int, arrival: int, rest: int, now: int) -> tuple[int, int]:
         """How far the arrival time lies ahead, in 1/quota ticks, and of which instant."""
         since = max(at, now)
         ahead = (arrival - since) * self.quota + rest if arrival >= since else 0
@@ -49,26 +49,26 @@ class Gcra(Algorithm):
 
     def state(self, ahead: int, at: int) -> State:
         ahead = min(MOST, ahead)
-        return at + ahead // self.quota, ahead % self.quota, at
+        return at, at + ahead // self.quota, ahead % self.quota
 
     def take(self, a: int, b: int, c: int, now: int, cost: int, max_wait: int) -> Outcome:
         if cost > self.capacity:  # before anything is multiplied
             return REFUSED, a, b, c
-        if c > now:
+        if a > now:
             return self.book(a, b, c, now, cost, max_wait)
         if cost == 1:
             arrival, rest = self.step
         else:
             arrival, rest = divmod(cost * self.window, self.quota)
-        if a >= now:
-            arrival, rest = arrival + a, rest + b
+        if b >= now:
+            arrival, rest = arrival + b, rest + c
             if rest >= self.quota:
                 arrival, rest = arrival + 1, rest - self.quota
         else:
             arrival += now
         limit, part = self.reach
         if arrival < now + limit or (arrival == now + limit and rest <= part):
-            return 0, arrival, rest, now
+            return 0, now, arrival, rest
         return self.book(a, b, c, now, cost, max_wait) if max_wait else (REFUSED, a, b, c)
 
     def book(self, a: int, b: int, c: int, now: int, cost: int, max_wait: int) -> Outcome:
@@ -78,7 +78,7 @@ class Gcra(Algorithm):
         wait = at - now - (-over // self.quota) if over > 0 else 0
         if wait <= max_wait:
             return wait, *self.state(ahead + cost * self.window, at)
-        return (REFUSED, a, b, c) if c <= at else (REFUSED, *self.state(ahead, at))
+        return (REFUSED, a, b, c) if a <= at else (REFUSED, *self.state(ahead, at))
 
     def look(self, a: int, b: int, c: int, now: int, cost: int) -> tuple[int, int, int]:
         ahead, at = self.ahead(a, b, c, now)

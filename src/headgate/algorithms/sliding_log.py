@@ -1,9 +1,9 @@
 """Sliding log: every hit remembered, so no span of a window ever holds more than the limit.
 
 State: the instants of the events in one row of whole numbers and, only once one of them is not
-1, their costs in another; with their total and the first and last instant beside them. Hits of
-the same instant are one event. An event counts for exactly one window: at its instant + W it is
-gone.
+1, their costs in another; with their total, the first and last instant, and the latest instant
+at which something came or went, before which this log does not go back. Hits of the same
+instant are one event. An event counts for exactly one window: at its instant + W it is gone.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SPARE = 64
 class Log:
     """The events of one key."""
 
-    __slots__ = ("costs", "events", "first", "head", "last", "total")
+    __slots__ = ("costs", "events", "first", "head", "last", "seen", "total")
 
     def __init__(self) -> None:
         self.events = array("q")
@@ -32,6 +32,7 @@ class Log:
         self.total = 0
         self.first = 0
         self.last = 0
+        self.seen = 0
 
     def priced(self) -> array[int]:
         """The costs, written out."""
@@ -65,17 +66,19 @@ class SlidingLog(Spread):
 
     def roll(self, state: Log, now: int) -> int:
         """Drop the events that have left the window; the time it is by this log."""
-        if not state.total:
-            return now
         events = state.events
-        if state.last > now:
-            if state.last - now <= self.window:
-                now = state.last  # the clock went back: it stands still
+        if state.seen > now:
+            if state.seen - now <= self.window:
+                now = state.seen  # the clock went back: it stands still
             else:
+                state.seen = now
                 for place in range(state.head, len(events)):
                     events[place] = min(events[place], now)
+        if not state.total:
+            return now
         head = bisect_right(events, now - self.window, state.head)
         if head > state.head:
+            state.seen = now
             gone = range(state.head, head)
             state.total -= len(gone) if state.costs is None else sum(state.costs[i] for i in gone)
             if head == len(events) or head > SPARE:
@@ -93,7 +96,8 @@ class SlidingLog(Spread):
         cost = min(cost, MOST - state.total)
         if not cost:
             return
-        if state.total and state.last >= now:
+        now = state.seen = max(now, state.seen)
+        if state.total and state.last == now:
             state.priced()[-1] += cost
         else:
             if cost != 1 or state.costs is not None:
@@ -106,7 +110,7 @@ class SlidingLog(Spread):
 
     def hit(self, state: Log, now: int, cost: int) -> Outcome:
         total, last, leaves = state.total, state.last, state.first + self.window
-        if leaves > now >= last and total:  # nothing to drop, and the clock did not go back
+        if leaves > now >= state.seen and total:  # nothing to drop; the clock did not go back
             over = total + cost - self.quota
             if over == 1:  # the oldest event is enough to make room
                 return REFUSED, total, leaves, last
@@ -119,7 +123,7 @@ class SlidingLog(Spread):
                 costs[-1] += cost  # type: ignore[index] # written out just now
             else:
                 state.events.append(now)
-                state.last = now
+                state.last = state.seen = now
                 if costs is not None:
                     costs.append(cost)
             state.total = total = total + cost
@@ -150,8 +154,8 @@ class SlidingLog(Spread):
 
     def refund(self, state: Log, now: int, cost: int, at: int) -> None:
         self.roll(state, now)
-        if state.last > now <= at and state.total:  # the clock went back and stands still
-            at = state.last
+        if state.seen > now <= at:  # the clock went back and stands still
+            at = state.seen
         place = bisect_left(state.events, at, state.head)
         if not cost or place == len(state.events) or state.events[place] != at:
             return
