@@ -65,9 +65,9 @@ class Even(Algorithm):
     def refund(self, a: int, b: int, c: int, now: int, cost: int, at: int) -> State:
         then, owed = self.owing(a, b, now)
         back = cost * self.window
-        if at > now:  # a booking is undone only as far as nobody has booked behind it
-            back -= max(0, owed - ((at - then) * self.quota + back))
-        return then, max(0, owed - max(0, back)), 0
+        if at > now and owed > (at - then) * self.quota + back:
+            back = 0  # somebody has booked behind it, and keeps the distance
+        return then, max(0, owed - back), 0
 
     def forecast(self, a: int, b: int, c: int, now: int, ahead: int, cost: int) -> int:
         at, owed = self.owing(a, b, now)

@@ -96,9 +96,12 @@ class Gcra(Algorithm):
     def refund(self, a: int, b: int, c: int, now: int, cost: int, at: int) -> State:
         ahead, since = self.ahead(a, b, c, now)
         back = cost * self.window
-        if at > now:  # a booking is undone only as far as nobody has booked behind it
-            back -= max(0, ahead - (self.tolerance + (at - since) * self.quota))
-        return self.state(max(0, ahead - max(0, back)), since)
+        behind = ahead - (self.tolerance + (at - since) * self.quota)
+        if at > now and behind > 0:
+            # Undone only as far as nobody has booked behind it, in whole calls: bookings are for
+            # whole ticks, and a part of one is not certain.
+            back = max(0, back - behind) // self.window * self.window
+        return self.state(max(0, ahead - back), since)
 
     def forecast(self, a: int, b: int, c: int, now: int, ahead: int, cost: int) -> int:
         before, at = self.ahead(a, b, c, now)

@@ -82,9 +82,8 @@ class LeakyQueue(TokenBucket):
     def refund(self, a: int, b: int, c: int, now: int, cost: int, at: int) -> State:
         then, level, late = self.levels(a, b, c, now)
         back = cost * self.window
-        if at > now:  # a place in the queue is given back only as far as nobody stands behind it
-            back -= max(0, late - ((at - then) * self.quota + self.free + back))
-        back = max(0, back)
+        if at > now and late > (at - then) * self.quota + self.free + back:
+            back = 0  # somebody stands behind it in the queue, and keeps the distance
         return then, max(0, level - back), max(0, late - back)
 
     def forecast(self, a: int, b: int, c: int, now: int, ahead: int, cost: int) -> int:

@@ -2,8 +2,8 @@
 
 State: the instants of the events in one row of whole numbers and, only once one of them is not
 1, their costs in another; with their total, the first and last instant, and the latest instant
-at which something came or went, before which this log does not go back. Hits of the same
-instant are one event. An event counts for exactly one window: at its instant + W it is gone.
+this log has seen, before which it does not go back. Hits of the same instant are one event. An
+event counts for exactly one window: at its instant + W it is gone.
 """
 
 from __future__ import annotations
@@ -71,14 +71,13 @@ class SlidingLog(Spread):
             if state.seen - now <= self.window:
                 now = state.seen  # the clock went back: it stands still
             else:
-                state.seen = now
                 for place in range(state.head, len(events)):
                     events[place] = min(events[place], now)
+        state.seen = now
         if not state.total:
             return now
         head = bisect_right(events, now - self.window, state.head)
         if head > state.head:
-            state.seen = now
             gone = range(state.head, head)
             state.total -= len(gone) if state.costs is None else sum(state.costs[i] for i in gone)
             if head == len(events) or head > SPARE:
@@ -111,6 +110,7 @@ class SlidingLog(Spread):
     def hit(self, state: Log, now: int, cost: int) -> Outcome:
         total, last, leaves = state.total, state.last, state.first + self.window
         if leaves > now >= state.seen and total:  # nothing to drop; the clock did not go back
+            state.seen = now
             over = total + cost - self.quota
             if over == 1:  # the oldest event is enough to make room
                 return REFUSED, total, leaves, last
@@ -123,7 +123,7 @@ class SlidingLog(Spread):
                 costs[-1] += cost  # type: ignore[index] # written out just now
             else:
                 state.events.append(now)
-                state.last = state.seen = now
+                state.last = now
                 if costs is not None:
                     costs.append(cost)
             state.total = total = total + cost

@@ -103,10 +103,15 @@ class TokenBucket(Algorithm):
         then, missing = self.drain(a, b, now)
         back = cost * self.window
         if at > now:
-            # A booking is undone only as far as nobody has booked behind it.
-            behind = missing - (self.full + (at - then) * self.quota)
-            back -= max(0, behind)
-        return then, max(0, missing - max(0, back)), 0
+            back = self.undone(back, missing - (self.full + (at - then) * self.quota))
+        return then, max(0, missing - back), 0
+
+    def undone(self, back: int, behind: int) -> int:
+        """Of a booking, what can be given back: no more than nobody has booked behind it.
+
+        Bookings are for whole ticks, so beside somebody else only whole tokens are certain.
+        """
+        return back if behind <= 0 else max(0, back - behind) // self.window * self.window
 
     def forecast(self, a: int, b: int, c: int, now: int, ahead: int, cost: int) -> int:
         at, missing = self.drain(a, b, now)
@@ -153,9 +158,8 @@ class DebtBucket(TokenBucket):
         then, missing = self.drain(a, b, now)
         back = cost * self.window
         if at > now:
-            behind = missing - (self.full + (at - then) * self.quota + back)
-            back -= max(0, behind)
-        return then, max(0, missing - max(0, back)), 0
+            back = self.undone(back, missing - (self.full + (at - then) * self.quota + back))
+        return then, max(0, missing - back), 0
 
     def forecast(self, a: int, b: int, c: int, now: int, ahead: int, cost: int) -> int:
         at, missing = self.drain(a, b, now)

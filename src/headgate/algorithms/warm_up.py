@@ -92,9 +92,9 @@ class WarmUp(Algorithm):
         then, owed, warmth = self.rest(a, b, c, now)
         before = max(0, warmth - cost * self.permit)
         time, _ = self.price(self.most - before, cost)
-        if at > now:  # a booking is undone only as far as nobody has booked behind it
-            time -= max(0, owed - ((at - then) * self.scale + time))
-        return then, max(0, owed - max(0, time)), before
+        if at > now and owed > (at - then) * self.scale + time:
+            return then, owed, warmth  # somebody has booked behind it
+        return then, max(0, owed - time), before
 
     def forecast(self, a: int, b: int, c: int, now: int, ahead: int, cost: int) -> int:
         at, owed, warmth = self.rest(a, b, c, now)
