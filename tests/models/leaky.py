@@ -45,8 +45,9 @@ class Meter(Model):
 class Queue(Model):
     """What is above the rate waits for its turn, all but the first `delay` of it.
 
-    Turns are whole ticks. `ideal` is the level if they were not, `whole` the level in which
-    each turn that was moved to a tick counts from there; the one is never above the other.
+    Turns are whole ticks. `ideal` is the level if they were not, which is what the queue holds;
+    `whole` the level in which each turn that was moved to a tick counts from there, unless a
+    tick has room for several; the one is never above the other.
     """
 
     def __init__(self, amount: int, window: int, queue: int, delay: int = 0) -> None:
@@ -62,7 +63,7 @@ class Queue(Model):
             drained = self.rate * (at - since)
             ideal, whole = max(Fraction(0), ideal - drained), max(Fraction(0), whole - drained)
             if cost:
-                if whole > self.delay:
+                if whole > self.delay and self.rate < 1:
                     whole = self.delay + self.rate * ceil((whole - self.delay) / self.rate)
                 ideal, whole = ideal + cost, whole + cost
             since = at
@@ -73,13 +74,9 @@ class Queue(Model):
         above = self.levels(now)[1] - self.delay
         return ceil(above / self.rate) if above > 0 else 0
 
-    def must_hold(self, now: int, cost: int) -> bool:
-        """Whether there is a place in the queue whatever the rounding did."""
+    def holds(self, now: int, cost: int) -> bool:
+        """Whether there is a place in the queue."""
         return self.levels(now)[0] + cost <= self.size
-
-    def may_hold(self, now: int, cost: int) -> bool:
-        """Whether there is one if each turn in the queue is a tick late."""
-        return self.levels(now)[1] + cost <= self.size + min(self.size * self.rate, Fraction(1))
 
     def ever(self, cost: int) -> bool:
         return cost <= self.size
