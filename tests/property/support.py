@@ -14,12 +14,14 @@ from headgate.clock import LATEST
 from models.base import Model
 
 __all__ = [
-    "DAY", "LONG", "SECOND", "Case", "Cost", "Move", "Run", "check_numbers", "costs", "make_store",
+    "CENTURY", "DAY", "LONG", "SECOND", "Case", "Cost", "Move", "Run", "check_numbers", "costs", "make_store",
     "moves", "rates", "starts", "steps", "ticks",
 ]  # fmt: skip
 
 SECOND = 1_000_000
 DAY = 86_400 * SECOND
+CENTURY = 100 * 366 * 86_400
+"""In seconds: clocks end in 2255, so what takes longer cannot be waited for."""
 LONG = 62 * DAY
 """Idle days that overflowed somebody's int."""
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from . import cases
-from .support import DAY, SECOND, Cost, Run, costs
+from .support import CENTURY, DAY, SECOND, Cost, Run, costs
 
 START = 1_790_000_000 * SECOND
 
@@ -31,10 +31,6 @@ KINDS = {
     "even": cases.evens(),
     "debt": cases.debts(),
 }
-
-
-CENTURY = 100 * 366 * 86_400
-"""Clocks end in 2255, so what takes longer cannot be waited for."""
 
 
 def turn(run: Run, micros: int) -> None:
