@@ -14,8 +14,8 @@ from headgate.clock import LATEST
 from models.base import Model
 
 __all__ = [
-    "CENTURY", "DAY", "LONG", "SECOND", "Case", "Cost", "Move", "Run", "check_numbers", "costs", "make_store",
-    "moves", "rates", "starts", "steps", "ticks",
+    "CENTURY", "DAY", "LONG", "SECOND", "Case", "Cost", "Move", "Run", "check_numbers", "costs",
+    "make_store", "moves", "rates", "starts", "steps", "ticks",
 ]  # fmt: skip
 
 SECOND = 1_000_000
