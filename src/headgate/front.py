@@ -68,6 +68,10 @@ class Front:
         plain = limit_for is None and refuse_share == 1 and len(self.limits) == 1
         prepared = [self.store.quick(name, limit) for limit in self.limits]
         self._quick = prepared[0] if plain else None
+        self._prepared()
+
+    def _prepared(self) -> None:
+        """What a limiter does once it is made."""
 
     # -- asking
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Unpack
 
 from .clock import ttl_of
@@ -14,8 +14,7 @@ from .limit import Limit
 from .limited import Limited, Options
 
 if TYPE_CHECKING:
-    from .clock import Clock
-    from .stores.base import Store
+    pass
 
 __all__ = ["AsyncLimiter", "LimitFor", "Limiter"]
 
@@ -30,20 +29,7 @@ class Limiter(Front):
 
     coloured = False
 
-    def __init__(
-        self,
-        *limits: Limit | str,
-        name: str = "",
-        store: Store | str | None = None,
-        clock: Clock | None = None,
-        limit_for: LimitFor | None = None,
-        room: Callable[[], float] | None = None,
-        refuse_share: float = 1.0,
-    ) -> None:
-        super().__init__(
-            *limits, name=name, store=store, clock=clock, limit_for=limit_for, room=room,
-            refuse_share=refuse_share,
-        )  # fmt: skip
+    def _prepared(self) -> None:
         if self._quick is not None and type(self).hit is Limiter.hit:
             # In place of the method, which would only call it; a subclass's own is left alone.
             vars(self)["hit"] = self._quick

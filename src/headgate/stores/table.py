@@ -17,7 +17,7 @@ assert MOST <= MIDDLE
 
 
 def packed(a: int, b: int, c: int) -> int:
-    """Three words as one int: 48 bytes a key instead of 160 for a tuple of them."""
+    """Three words as one int, which takes far less room than a tuple of them."""
     return a | b << 53 | c << 117
 
 
