@@ -6,7 +6,6 @@ steps.
 
 from __future__ import annotations
 
-import itertools
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -25,8 +24,6 @@ __all__ = [
 ]  # fmt: skip
 
 Held = TypeVar("Held")
-TOKENS = itertools.count(1)
-"""Ever larger, so a later permit outranks an earlier one."""
 
 
 def _taken_out(tickets: list[bool]) -> bool:
@@ -136,7 +133,8 @@ class _Context(Generic[Held]):
     _kind: Any
 
     def _asks(self) -> list[Ask]:
-        return self._front.asks("take", self._key, self._cost, ttl=self._ttl, token=next(TOKENS))
+        token = self._front.store.token()  # ever larger, so a later permit outranks an earlier one
+        return self._front.asks("take", self._key, self._cost, ttl=self._ttl, token=token)
 
     def _entered(self, asks: list[Ask], decision: Decision) -> Held:
         held: Held = self._kind(self._front, self._key, asks, decision)

@@ -10,7 +10,7 @@ from ..decision import Ask, Decision
 from ..keys import Key
 from ..limit import Limit
 
-__all__ = ["Quick", "Store"]
+__all__ = ["Prepared", "Quick", "Store"]
 
 
 class Quick(Protocol):
@@ -19,11 +19,24 @@ class Quick(Protocol):
     def __call__(self, key: Key = "", cost: int = 1, *, partial: bool = False) -> Decision: ...
 
 
+class Prepared(Protocol):
+    """A prepared take and its plural, with everything looked up beforehand."""
+
+    @property
+    def hit(self) -> Quick: ...
+
+    def hit_many(self, keys: list[Key], cost: int) -> list[Decision]:
+        """Independent decisions in one crossing, in order; the cost has been checked."""
+        ...
+
+
 class Store(Protocol):
     """Where state lives, and whose clock counts. Every call is atomic."""
 
     blocking: bool
-    """Whether a call may wait for something outside this process."""
+    """Whether a call may wait for something outside this machine."""
+    shared: bool
+    """Whether other processes decide on the same state."""
 
     @property
     def clock(self) -> Clock: ...
@@ -36,7 +49,7 @@ class Store(Protocol):
         """Answer groups of asks, each all-or-nothing by itself, in one crossing."""
         ...
 
-    def quick(self, space: str, limit: Limit) -> Quick | None:
+    def quick(self, space: str, limit: Limit) -> Prepared | None:
         """A prepared take of one limit, if this store has a shorter way for it."""
         ...
 
@@ -46,6 +59,10 @@ class Store(Protocol):
 
     def deciding(self) -> bool:
         """Whether this thread is in the middle of a decision of this store."""
+        ...
+
+    def token(self) -> int:
+        """A new token, larger than every earlier one of this store."""
         ...
 
     def assign(self, space: str, limit_id: str, key: Key, limit: Limit | None) -> None:

@@ -6,8 +6,6 @@ from typing import Any
 
 from ..algorithms import Concurrency
 from ..decision import Decision, decided
-from ..keys import Canonical
-from .table import Table
 
 __all__ = ["Cell"]
 
@@ -15,15 +13,15 @@ __all__ = ["Cell"]
 class Cell:
     """Reads a key's state once, works on it, and says what to keep."""
 
-    __slots__ = ("key", "now", "rule", "seen", "state", "table")
+    __slots__ = ("handle", "now", "rule", "seen", "state", "table")
 
-    def __init__(self, table: Table, key: Canonical, rule: Any, micros: int) -> None:
+    def __init__(self, table: Any, handle: Any, rule: Any, micros: int) -> None:
         self.table = table
-        self.key = key
+        self.handle = handle
         self.rule = rule
         self.now = micros // rule.tick
-        self.seen = table.cells.get(key)
-        state = table.read(key, rule, micros)
+        state = table.read(handle, rule, micros)
+        self.seen = state is not None
         if state is None:
             state = rule.fresh(self.now) if rule.words else rule.empty()
         self.state = state
@@ -31,10 +29,6 @@ class Cell:
     @property
     def permits(self) -> bool:
         return isinstance(self.rule, Concurrency)
-
-    def form(self) -> Any:
-        """The state as the table keeps it."""
-        return self.table.form(self.rule, self.state)
 
     def decision(self, wait: int, cost: int) -> Decision:
         """What the state says to a call of this cost."""

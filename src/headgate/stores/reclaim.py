@@ -25,8 +25,12 @@ BATCH = 1024
 class Reclaimer:
     """Every key of a store exactly once, by the time it may be forgotten."""
 
-    def __init__(self, reset: Reset) -> None:
+    def __init__(self, reset: Reset, most: int) -> None:
         self._reset = reset
+        self.most = most
+        self.keys = 0
+        self.evicted = 0
+        self.closed = False
         # By the end of a grain; a flat list, table and key in turn: 16 bytes a key.
         self._grains: dict[int, list[Any]] = {}
         self._ends: list[int] = []
@@ -72,7 +76,7 @@ class Reclaimer:
                 self.file(table, key, reset)
         return None
 
-    def soonest(self) -> tuple[Any, Any, int] | None:
+    def soonest(self, now: int) -> tuple[Any, Any, int] | None:
         """The key that resets first, and when; it leaves these books."""
         found = None
         while found is None and (self._ends or self._ordered):

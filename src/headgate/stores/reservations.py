@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from ..keys import Canonical
+__all__ = ["Reservations"]
 
-__all__ = ["Name", "Place", "Reservations"]
-
-Name: TypeAlias = tuple[int, str, str, Canonical]
-"""Token, namespace, limit id, key."""
-Place: TypeAlias = tuple[str, str, Canonical]
-"""Namespace, limit id, key."""
+Place: TypeAlias = tuple[tuple[str, str], Any]
+"""A table's name, and a handle in it."""
+Name: TypeAlias = tuple[int, tuple[str, str], Any]
+"""A token, and its place."""
 
 
 class Reservations:
@@ -23,25 +21,53 @@ class Reservations:
         # What was taken, the instant it was taken at, and when it expires.
         self._taken: dict[Name, tuple[int, int, int]] = {}
         self._places: dict[Place, set[int]] = {}
-        self.expiries: list[tuple[int, Name]] = []
+        self._serial = 0
+        self.expiries: list[tuple[int, int, Name]] = []
 
-    def add(self, name: Name, cost: int, at: int, expires: int) -> None:
+    def add(self, table: Any, handle: Any, token: int, cost: int, at: int, expires: int) -> None:
         """Remember `cost`, taken at the instant `at`, until it expires."""
+        name = (token, table.name, handle)
         self._taken[name] = (cost, at, expires)
-        self._places.setdefault(name[1:], set()).add(name[0])
-        heapq.heappush(self.expiries, (expires, name))
+        self._places.setdefault(name[1:], set()).add(token)
+        self._file(expires, name)
 
-    def renew(self, name: Name, expires: int) -> bool:
+    def renew(self, table: Any, handle: Any, token: int, expires: int) -> bool:
         """Let a reservation live until `expires`; False if there is none any more."""
+        name = (token, table.name, handle)
         if name not in self._taken:
             return False
         cost, at, _ = self._taken[name]
         self._taken[name] = (cost, at, expires)
-        heapq.heappush(self.expiries, (expires, name))
+        self._file(expires, name)
         return True
 
-    def pop(self, name: Name) -> tuple[int, int]:
+    def pop(self, table: Any, handle: Any, token: int) -> tuple[int, int]:
         """What was taken and when; nothing if it has expired or was forgotten."""
+        return self._pop((token, table.name, handle))
+
+    def drop(self, table: Any, handle: Any) -> None:
+        """Forget what is reserved for a key, because the key was forgotten."""
+        for token in list(self._places.get((table.name, handle), ())):
+            self._pop((token, table.name, handle))
+
+    def expired(self, now: int) -> Iterator[tuple[tuple[str, str], Any, int, int]]:
+        """Take out whatever was not settled in time: table's name, handle, cost, instant."""
+        while self.expiries and self.expiries[0][0] <= now:
+            end, _, name = heapq.heappop(self.expiries)
+            if name in self._taken and self._taken[name][2] == end:
+                yield *name[1:], *self._pop(name)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._taken.clear()
+        self._places.clear()
+        self.expiries.clear()
+
+    def _file(self, expires: int, name: Name) -> None:
+        self._serial += 1  # handles of several kinds have no order among themselves
+        heapq.heappush(self.expiries, (expires, self._serial, name))
+
+    def _pop(self, name: Name) -> tuple[int, int]:
         cost, at, _ = self._taken.pop(name, (0, 0, 0))
         place = self._places.get(name[1:])
         if place is not None:
@@ -49,24 +75,10 @@ class Reservations:
             if not place:
                 del self._places[name[1:]]
         if len(self.expiries) > 64 + 2 * len(self._taken):
-            self.expiries[:] = [(end, name) for name, (_, _, end) in self._taken.items()]
+            self.expiries[:] = [
+                (end, number, name)
+                for number, (name, (_, _, end)) in enumerate(self._taken.items())
+            ]
+            self._serial = len(self.expiries)
             heapq.heapify(self.expiries)
         return cost, at
-
-    def drop(self, place: Place) -> None:
-        """Forget what is reserved for a key, because the key was forgotten."""
-        for token in list(self._places.get(place, ())):
-            self.pop((token, *place))
-
-    def expired(self, now: int) -> Iterator[tuple[Name, tuple[int, int]]]:
-        """Take out whatever was not settled in time."""
-        while self.expiries and self.expiries[0][0] <= now:
-            end, name = heapq.heappop(self.expiries)
-            if name in self._taken and self._taken[name][2] == end:
-                yield name, self.pop(name)
-
-    def clear(self) -> None:
-        """Forget everything."""
-        self._taken.clear()
-        self._places.clear()
-        self.expiries.clear()

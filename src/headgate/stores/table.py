@@ -6,10 +6,13 @@ from typing import Any
 
 from ..algorithms import carried, rule_of
 from ..algorithms.base import MOST
-from ..keys import Canonical
+from ..keys import Canonical, Key, canonical
 from ..limit import Limit
 
-__all__ = ["Table", "packed", "unpacked"]
+__all__ = ["Table", "handle_of", "packed", "unpacked"]
+
+handle_of = canonical
+"""What a key is known by in every table."""
 
 LOW = 2**53 - 1
 MIDDLE = 2**64 - 1
@@ -44,6 +47,18 @@ class Table:
         span = limit.window or 60_000_000
         self.grain = max(16, span.bit_length() - 6)
 
+    def handle(self, key: Key) -> Canonical:
+        """What a key is known by in this table."""
+        return canonical(key)
+
+    def known(self, key: Canonical) -> bool:
+        """Whether a key has a state here."""
+        return key in self.cells
+
+    def own_limit(self, key: Canonical) -> Limit | None:
+        """The limit a key was given, if any."""
+        return self.own.get(key) if self.own else None
+
     def read(self, key: Canonical, rule: Any, micros: int) -> Any:
         """A key's state as this rule sees it; None if the key was never seen."""
         value = self.cells.get(key)
@@ -61,11 +76,23 @@ class Table:
         value = self.cells.get(key)
         return value[0] if type(value) is tuple else self.rule
 
-    def form(self, rule: Any, state: Any) -> Any:
-        """A state as it is kept."""
+    def write(self, key: Canonical, rule: Any, state: Any) -> None:
+        """Keep a key's state, written under a rule."""
         if rule is not self.rule:
-            return rule, state
-        return packed(*state) if rule.words else state
+            self.cells[key] = rule, state
+        else:
+            self.cells[key] = packed(*state) if rule.words else state
+
+    def forget(self, key: Canonical) -> None:
+        """Drop a key."""
+        del self.cells[key]
+
+    def __len__(self) -> int:
+        return len(self.cells)
+
+    def clear(self) -> None:
+        """Drop every key."""
+        self.cells.clear()
 
     def reset(self, key: Canonical, micros: int) -> tuple[Any, int] | None:
         """The rule a key was written under and the instant of its reset (-1: not foreseen)."""
