@@ -6,20 +6,30 @@ VENV := .venv
 BENCH := .venv-bench
 BIN := $(VENV)/bin
 
-.PHONY: run test lint soak bench chart clean
+# Whatever the compiled form is made of.
+SOURCES := setup.py src/headgate/decision.py $(wildcard src/headgate/algorithms/*.py) \
+	$(shell find src/headgate/stores/zone src/headgate/_native -name '*.p*' ! -name '*.pyc')
 
-run: $(VENV)/ready
+.PHONY: run test lint build soak bench chart clean
+
+run: $(VENV)/native
 	$(BIN)/headgate loadcheck
 
-test: $(VENV)/ready lint
-	$(BIN)/python -m pytest -n 2
+# Everything, on the compiled form if it could be built, and on pure Python.
+test: $(VENV)/native lint
+	HEADGATE_PURE=1 $(BIN)/python -m pytest -n 2
+	if $(BIN)/python -c 'import headgate; exit(not headgate.compiled)'; then \
+		$(BIN)/python -m pytest -n 2; fi
+
+build: $(VENV)/native
+	$(BIN)/python -c 'import headgate; print("headgate:", headgate.compiled)'
 
 lint: $(VENV)/ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-soak: $(VENV)/ready
+soak: $(VENV)/native
 	HEADGATE_EXAMPLES=$(or $(EXAMPLES),5000) $(BIN)/python -m pytest -n 2 --timeout 7200 tests/property
 
 bench: $(BENCH)/ready
@@ -33,6 +43,10 @@ chart: $(BENCH)/ready
 $(VENV)/ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --editable '.[test]'
+	touch $@ $(VENV)/native
+
+$(VENV)/native: $(VENV)/ready $(SOURCES)
+	$(BIN)/python setup.py -q build_ext --inplace
 	touch $@
 
 $(BENCH)/ready: pyproject.toml benchmarks/requirements.txt
@@ -42,3 +56,4 @@ $(BENCH)/ready: pyproject.toml benchmarks/requirements.txt
 
 clean:
 	rm -rf $(VENV) $(BENCH) .pytest_cache .mypy_cache .ruff_cache .hypothesis build src/*.egg-info
+	find src -name '*.so' -delete -o -name built.py -delete

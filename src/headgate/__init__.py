@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from ._form import attach, compiled
 from .clock import Clock, ManualClock, SystemClock
 from .decision import Ask, Decision
-from .errors import HeadgateError, LimitExceeded, LimitSyntaxError, NeverFits, StoreError
+from .errors import (
+    HeadgateError,
+    LimitExceeded,
+    LimitSyntaxError,
+    NeverFits,
+    SeveralWorkersWarning,
+    StoreError,
+)
 from .limit import Limit
 from .limiter import AsyncLimiter, Limiter
 from .stores import MemoryStore
+
+attach()
 
 __version__ = "0.1.0"
 
@@ -24,7 +34,9 @@ __all__ = [
     "ManualClock",
     "MemoryStore",
     "NeverFits",
+    "SeveralWorkersWarning",
     "StoreError",
     "SystemClock",
     "__version__",
+    "compiled",
 ]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+
+from .record import Record
 
 if TYPE_CHECKING:
     from .keys import Key
@@ -75,14 +78,14 @@ class Source(Protocol):
         ...
 
 
-class Decision:
+class Decision(Record):
     """The answer to one hit; true when it may go ahead.
 
     The numbers are computed when they are first read, so a caller who only wants the verdict
     does not pay for them.
     """
 
-    __slots__ = ("_cost", "_now", "_outcome", "_seen", "_source")
+    __slots__ = ()
 
     # No __init__: a call without one is the cheapest way to make an object, and every hit makes
     # one. `decided` below is the constructor.
@@ -183,11 +186,13 @@ class Decision:
 
     def _look(self) -> tuple[int, int, int]:
         try:
-            return self._seen
+            seen: tuple[int, int, int] | None = self._seen
         except AttributeError:
+            seen = None
+        if seen is None:  # in the compiled form nothing is unset, only None
             _, a, b, c = self._outcome
             seen = self._seen = self._source.look(a, b, c, self._now, self._cost)
-            return seen
+        return seen
 
     def _seconds(self, ticks: int) -> float:
         return INFINITY if ticks < 0 else ticks / self._source.per_second
@@ -215,7 +220,12 @@ class Refusal(Decision):
 
     allowed: ClassVar[bool] = False
 
-    __bool__ = staticmethod(bool)  # bool() is False, and costs no frame of ours
+    def __bool__(self) -> bool:
+        return False
+
+
+with suppress(TypeError):  # the compiled form has no frames to save
+    Refusal.__bool__ = staticmethod(bool)  # type: ignore[method-assign, assignment] # bool() is False
 
 
 class Glance(Decision):

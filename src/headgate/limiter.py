@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from .clock import ttl_of
 from .decision import Decision, check_cost
+from .door import Door
 from .front import Front, LimitFor, Own
 from .held import AsyncAttempt, AsyncHold, AsyncReserve, Attempt, Hold, Reserve
 from .keys import Key
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["AsyncLimiter", "LimitFor", "Limiter"]
 
 
-class Limiter(Front):
+class Limiter(Door, Front):
     """Limits for threads and plain functions.
 
     >>> limiter = Limiter("2/minute fixed-window", clock=ManualClock())
@@ -28,15 +29,6 @@ class Limiter(Front):
     """
 
     coloured = False
-
-    def _prepared(self) -> None:
-        if self._quick is not None and type(self).hit is Limiter.hit:
-            # In place of the method, which would only call it; a subclass's own is left alone.
-            vars(self)["hit"] = self._quick
-
-    def hit(self, key: Key = "", cost: int = 1, *, partial: bool = False) -> Decision:
-        """Take `cost` or be refused; with `partial`, take what is there. Never sleeps."""
-        return self._take(key, cost, partial)
 
     def hit_many(self, keys: Iterable[Key], cost: int = 1) -> list[Decision]:
         """Independent decisions for many keys, in order."""
@@ -132,8 +124,9 @@ class AsyncLimiter(Front):
 
     async def hit(self, key: Key = "", cost: int = 1, *, partial: bool = False) -> Decision:
         """Take `cost` or be refused; with `partial`, take what is there. Never sleeps."""
-        if self._quick is not None:
-            return self._quick(key, cost, partial=partial)
+        prepared = self._prepared  # once, as it may be taken away for a moment: see workers
+        if prepared is not None:
+            return prepared.hit(key, cost, partial=partial)
         return self._take(key, cost, partial)
 
     async def hit_many(self, keys: Iterable[Key], cost: int = 1) -> list[Decision]:

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 from math import inf
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate import Ask, Decision, Limit, Limiter, LimitExceeded, ManualClock, MemoryStore
+from headgate import (
+    Ask,
+    Decision,
+    Limit,
+    Limiter,
+    LimitExceeded,
+    ManualClock,
+    MemoryStore,
+    compiled,
+)
 from headgate.keys import Key
 
 LIMITS = (
@@ -101,8 +111,10 @@ def test_the_books_agree(text: str, trace: list[Call], most: int) -> None:
         play(limiter, clock, call)
         play(other, clock, call)
         tables = store._tables.values()
-        assert store.keys == sum(len(table.cells) for table in tables) <= most
-        books = store._reclaimer
+        assert store.keys == sum(len(table) for table in tables) <= most
+        books: Any = store._reclaimer
+        if compiled:
+            continue  # its books are the tables themselves
         filed = Counter(
             (id(table), key)
             for entries in books._grains.values()

@@ -12,8 +12,7 @@ is one mutable object, changed in place by `put` after `take` has said yes.
 
 from __future__ import annotations
 
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ..limit import Limit
@@ -33,36 +32,32 @@ FRESH: State = (0, 0, 0)
 class Rule:
     """What a limit fixes for both kinds of algorithm."""
 
-    words: ClassVar[bool]
-    sticky = False
-    """Whether a refused first call must be remembered too, and a full key kept."""
-    queues = False
-    """Whether the algorithm keeps its own queue, so that every waiter asks at once."""
-    books = False
-    """Whether a call can be admitted for a later instant."""
-
     def __init__(self, limit: Limit, permille: int = 0) -> None:
         self.limit = limit
+        self.permille = permille
+        """How many thousandths of the elastic part are open."""
         self.tick = limit.tick
         self.per_second = 1_000_000 // limit.tick
         self.quota = limit.raised(limit.amount, permille)
         self.window = limit.window // limit.tick
-
-    @cached_property
-    def shape(self) -> tuple[object, ...]:
-        """Two rules of the same shape read each other's state."""
-        return (self.limit.algorithm, self.tick, self.window)
-
-    @cached_property
-    def horizon(self) -> int:
+        self.words = False
+        """Whether the state is three words."""
+        self.sticky = False
+        """Whether a refused first call must be remembered too, and a full key kept."""
+        self.books = False
+        """Whether a call can be admitted for a later instant."""
+        self.horizon = self.window
         """How many ticks ahead a call may be booked."""
-        return self.window
+        self.shape: tuple[object, ...] = (limit.algorithm, self.tick, self.window)
+        """Two rules of the same shape read each other's state."""
 
 
 class Algorithm(Rule):
     """A rule whose state is three words."""
 
-    words = True
+    def __init__(self, limit: Limit, permille: int = 0) -> None:
+        super().__init__(limit, permille)
+        self.words = True
 
     def fresh(self, now: int) -> State:
         """The state of a key never seen before."""
@@ -103,8 +98,6 @@ class Algorithm(Rule):
 
 class Spread(Rule):
     """A rule whose state is one mutable object."""
-
-    words = False
 
     def empty(self) -> Any:
         """A new key's state."""
@@ -149,6 +142,14 @@ class Spread(Rule):
 
     def forecast(self, state: Any, now: int, ahead: int, cost: int) -> int:
         """Not before how many ticks `cost` can pass once `ahead` has; a lower bound."""
+        raise NotImplementedError
+
+    def dump(self, state: Any) -> bytes:
+        """The state in few bytes."""
+        raise NotImplementedError
+
+    def load(self, data: bytes) -> Any:
+        """The state again; ValueError if these are not the bytes of one."""
         raise NotImplementedError
 
     def used(self, state: Any, now: int) -> tuple[int, int]:

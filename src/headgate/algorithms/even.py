@@ -20,10 +20,9 @@ __all__ = ["Even"]
 class Even(Algorithm):
     """Strict spacing."""
 
-    books = True
-
     def __init__(self, limit: Limit, permille: int = 0) -> None:
         super().__init__(limit, permille)
+        self.books = True
         self.forgets = MOST // self.quota
 
     def owing(self, at: int, owed: int, now: int) -> tuple[int, int]:
@@ -48,7 +47,9 @@ class Even(Algorithm):
         at, owed = self.owing(a, b, now)
         wait = self.wait(owed, at, now)
         if wait > max_wait:
-            return (REFUSED, a, b, c) if a <= at else (REFUSED, at, b, c)
+            if a <= at:
+                return REFUSED, a, b, c
+            return REFUSED, at, b, c
         # Counted from the whole tick at which it passes, so no two are closer than they may be.
         passes = wait + now if wait else at
         return wait, at, (passes - at) * self.quota + cost * self.window, 0
@@ -71,7 +72,7 @@ class Even(Algorithm):
 
     def forecast(self, a: int, b: int, c: int, now: int, ahead: int, cost: int) -> int:
         at, owed = self.owing(a, b, now)
-        return self.wait(owed + ahead * self.window, at, now)
+        return self.wait(min(MOST, owed + ahead * self.window), at, now)
 
     def used(self, a: int, b: int, c: int, now: int) -> tuple[int, int]:
         return self.owing(a, b, now)[1], self.window

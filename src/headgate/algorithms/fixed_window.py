@@ -6,7 +6,6 @@ the window from the epoch or from an anchor, the calendar's, or begin with the f
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from .. import calendar
@@ -24,10 +23,7 @@ class FixedWindow(Algorithm):
     def __init__(self, limit: Limit, permille: int = 0) -> None:
         super().__init__(limit, permille)
         self.anchor = (limit.anchor or 0) // limit.tick
-
-    @cached_property
-    def shape(self) -> tuple[object, ...]:
-        return (*super().shape, self.anchor)
+        self.shape = (*self.shape, self.anchor)
 
     def bounds(self, start: int, used: int, now: int) -> tuple[int, int]:
         """The window that holds `now`: its start and its end."""
@@ -49,11 +45,15 @@ class FixedWindow(Algorithm):
     def take(self, a: int, b: int, c: int, now: int, cost: int, max_wait: int) -> Outcome:
         if b and self.anchor <= a <= now < a + self.window:  # still in the window last used
             used = b + cost
-            return (0, a, used, 0) if used <= self.quota else (REFUSED, a, b, c)
+            if used <= self.quota:
+                return 0, a, used, 0
+            return REFUSED, a, b, c
         start, used, end = self.roll(a, b, now)
         if used + cost <= self.quota and now >= self.anchor:
             return 0, start, used + cost, 0
-        return (REFUSED, a, b, c) if a < end else (REFUSED, start, used, 0)
+        if a < end:
+            return REFUSED, a, b, c
+        return REFUSED, start, used, 0
 
     def look(self, a: int, b: int, c: int, now: int, cost: int) -> tuple[int, int, int]:
         _, used, end = self.roll(a, b, now)
@@ -89,9 +89,9 @@ class FixedWindow(Algorithm):
 class FirstHitWindow(FixedWindow):
     """A window that begins with the first hit and leaves no trace when it ends."""
 
-    @cached_property
-    def shape(self) -> tuple[object, ...]:
-        return (*super().shape, "first-hit")
+    def __init__(self, limit: Limit, permille: int = 0) -> None:
+        super().__init__(limit, permille)
+        self.shape = (*self.shape, "first-hit")
 
     def bounds(self, start: int, used: int, now: int) -> tuple[int, int]:
         begin = start if used and start <= now < start + self.window else now
@@ -104,10 +104,7 @@ class CalendarWindow(FixedWindow):
     def __init__(self, limit: Limit, permille: int = 0) -> None:
         super().__init__(limit, permille)
         self.last = (0, 0)
-
-    @cached_property
-    def shape(self) -> tuple[object, ...]:
-        return (*super().shape, self.limit.calendar, self.limit.tz)
+        self.shape = (*self.shape, limit.calendar, limit.tz)
 
     def bounds(self, start: int, used: int, now: int) -> tuple[int, int]:
         begin, end = self.last  # one tuple, so that a race reads one window or the other
@@ -116,7 +113,8 @@ class CalendarWindow(FixedWindow):
             assert limit.calendar is not None
             assert limit.tz is not None
             begin, end = calendar.bounds(limit.calendar, limit.tz, now * self.tick)
-            self.last = begin, end = max(0, -(-begin // self.tick)), -(-end // self.tick)
+            begin, end = max(0, -(-begin // self.tick)), -(-end // self.tick)
+            self.last = begin, end
         return begin, end
 
     def take(self, a: int, b: int, c: int, now: int, cost: int, max_wait: int) -> Outcome:
@@ -124,7 +122,9 @@ class CalendarWindow(FixedWindow):
         start, used, end = self.roll(a, b, now)
         if used + cost <= self.quota:
             return 0, start, used + cost, 0
-        return (REFUSED, a, b, c) if a < end else (REFUSED, start, used, 0)
+        if a < end:
+            return REFUSED, a, b, c
+        return REFUSED, start, used, 0
 
     def forecast(self, a: int, b: int, c: int, now: int, ahead: int, cost: int) -> int:
         _, used, end = self.roll(a, b, now)

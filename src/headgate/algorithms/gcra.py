@@ -8,7 +8,6 @@ of now. The same decisions as a token bucket, from the other side.
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from .base import MOST, NEVER, REFUSED, Algorithm, Outcome, State
@@ -22,23 +21,16 @@ __all__ = ["Gcra"]
 class Gcra(Algorithm):
     """Virtual scheduling with an exact remainder."""
 
-    books = True
-
     def __init__(self, limit: Limit, permille: int = 0) -> None:
         super().__init__(limit, permille)
+        self.books = True
         self.capacity = limit.raised(limit.capacity, permille)
         self.tolerance = self.capacity * self.window
         # The same in ticks and a remainder, so that a take needs no division.
-        self.step = divmod(self.window, self.quota)
-        self.reach = divmod(self.tolerance, self.quota)
-
-    @cached_property
-    def shape(self) -> tuple[object, ...]:
-        return (*super().shape, self.quota)  # the remainder is counted in 1/quota
-
-    @cached_property
-    def horizon(self) -> int:
-        return max(self.quota, self.capacity) * self.window // self.quota
+        self.step, self.step_rest = divmod(self.window, self.quota)
+        self.reach, self.reach_rest = divmod(self.tolerance, self.quota)
+        self.horizon = max(self.quota, self.capacity) * self.window // self.quota
+        self.shape = (*self.shape, self.quota)  # the remainder is counted in 1/quota
 
     def ahead(self, at: int, arrival: int, rest: int, now: int) -> tuple[int, int]:
         """How far the arrival time lies ahead, in 1/quota ticks, and of which instant."""
@@ -48,7 +40,7 @@ class Gcra(Algorithm):
         return ahead, since if since - now <= self.window else now
 
     def state(self, ahead: int, at: int) -> State:
-        ahead = min(MOST, ahead)
+        ahead = min(MOST // 2, ahead)  # with the instant itself still below MOST
         return at, at + ahead // self.quota, ahead % self.quota
 
     def take(self, a: int, b: int, c: int, now: int, cost: int, max_wait: int) -> Outcome:
@@ -57,19 +49,21 @@ class Gcra(Algorithm):
         if a > now:
             return self.book(a, b, c, now, cost, max_wait)
         if cost == 1:
-            arrival, rest = self.step
+            arrival, rest = self.step, self.step_rest
         else:
-            arrival, rest = divmod(cost * self.window, self.quota)
+            arrival, rest = cost * self.window // self.quota, cost * self.window % self.quota
         if b >= now:
             arrival, rest = arrival + b, rest + c
             if rest >= self.quota:
                 arrival, rest = arrival + 1, rest - self.quota
         else:
             arrival += now
-        limit, part = self.reach
-        if arrival < now + limit or (arrival == now + limit and rest <= part):
+        latest = now + self.reach
+        if arrival < latest or (arrival == latest and rest <= self.reach_rest):
             return 0, now, arrival, rest
-        return self.book(a, b, c, now, cost, max_wait) if max_wait else (REFUSED, a, b, c)
+        if max_wait:
+            return self.book(a, b, c, now, cost, max_wait)
+        return REFUSED, a, b, c
 
     def book(self, a: int, b: int, c: int, now: int, cost: int, max_wait: int) -> Outcome:
         """The long way: a call that comes too early, or a clock that went back."""
@@ -78,7 +72,9 @@ class Gcra(Algorithm):
         wait = at - now - (-over // self.quota) if over > 0 else 0
         if wait <= max_wait:
             return wait, *self.state(ahead + cost * self.window, at)
-        return (REFUSED, a, b, c) if a <= at else (REFUSED, *self.state(ahead, at))
+        if a <= at:
+            return REFUSED, a, b, c
+        return REFUSED, *self.state(ahead, at)
 
     def look(self, a: int, b: int, c: int, now: int, cost: int) -> tuple[int, int, int]:
         ahead, at = self.ahead(a, b, c, now)

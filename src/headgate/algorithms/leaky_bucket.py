@@ -9,7 +9,6 @@ as nginx counts: the one in service and b waiting.
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from .base import MOST, NEVER, REFUSED, Outcome, State
@@ -28,21 +27,13 @@ class LeakyMeter(TokenBucket):
 class LeakyQueue(TokenBucket):
     """Delays what is above the rate; refuses what the queue cannot hold."""
 
-    queues = True
-
     def __init__(self, limit: Limit, permille: int = 0) -> None:
         super().__init__(limit, permille)
         self.free = min(limit.raised(limit.delay, permille), self.capacity) * self.window
         # Departures keep their distance in whole ticks, unless a tick has room for several.
         self.spaced = self.quota < self.window
-
-    @cached_property
-    def shape(self) -> tuple[object, ...]:
-        return (*super().shape, "queue")
-
-    @cached_property
-    def horizon(self) -> int:
-        return 2 * (self.full // self.quota + self.capacity)
+        self.horizon = 2 * (self.full // self.quota + self.capacity)
+        self.shape = (*self.shape, "queue")
 
     def levels(self, a: int, b: int, c: int, now: int) -> tuple[int, int, int]:
         """The level, the level as departures see it, and the instant they are true of."""
@@ -57,7 +48,9 @@ class LeakyQueue(TokenBucket):
         at, level, late = self.levels(a, b, c, now)
         wait, added = self.turn(late, at, now), cost * self.window
         if cost > self.capacity or wait > max_wait or level + added > self.full:
-            return (REFUSED, a, b, c) if a <= at else (REFUSED, at, b, c)
+            if a <= at:
+                return REFUSED, a, b, c
+            return REFUSED, at, b, c
         if wait and self.spaced:
             late = (wait + now - at) * self.quota + self.free
         return wait, at, level + added, late + added

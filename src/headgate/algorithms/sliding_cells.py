@@ -8,10 +8,10 @@ where n does not divide it.
 from __future__ import annotations
 
 from array import array
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from .base import MOST, NEVER, REFUSED, Spread, State
+from .packing import narrowest, number, pack, unpack, whole
 
 if TYPE_CHECKING:
     from ..limit import Limit
@@ -28,10 +28,7 @@ class SlidingCells(Spread):
         super().__init__(limit, permille)
         assert limit.cells is not None
         self.cells = limit.cells
-
-    @cached_property
-    def shape(self) -> tuple[object, ...]:
-        return (*super().shape, self.cells)
+        self.shape = (*self.shape, self.cells)
 
     def cell(self, now: int) -> int:
         """The number of the cell that holds an instant."""
@@ -110,6 +107,26 @@ class SlidingCells(Spread):
         later, rest = divmod(ahead + cost - 1, self.quota)
         first = now + self.read(state, now, rest + 1)[1]
         return self.begin(self.cell(first)) + later * self.window - now if later else first - now
+
+    def dump(self, state: array[int]) -> bytes:
+        """The state in few bytes: a width, the newest cell's number, and the counts if any."""
+        newest = number(state[NEWEST])
+        if not state[TOTAL]:
+            return b"\0" + newest
+        width = narrowest(max(state[FIRST:]))
+        return bytes((width,)) + newest + pack(state, FIRST, FIRST + self.cells, 0, width)
+
+    def load(self, data: bytes) -> array[int]:
+        """The state again; ValueError if these are not the bytes of one."""
+        if len(data) != 9 + data[0] * self.cells or data[0] not in (0, 1, 2, 4, 8):
+            raise ValueError("not a row of cells")
+        if not data[0]:
+            state = self.empty()
+        else:
+            counts = unpack(data, 9, self.cells, 0, data[0])
+            state = array("q", (0, sum(counts))) + counts
+        state[NEWEST] = whole(data, 1)
+        return state
 
     def used(self, state: array[int], now: int) -> tuple[int, int]:
         self.roll(state, now)

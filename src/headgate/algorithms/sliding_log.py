@@ -10,9 +10,13 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from functools import cached_property
+from typing import TYPE_CHECKING
 
 from .base import MOST, NEVER, REFUSED, Outcome, Spread, State
+from .packing import narrowest, number, pack, span_width, unpack, whole
+
+if TYPE_CHECKING:
+    from ..limit import Limit
 
 __all__ = ["Log", "SlidingLog"]
 
@@ -57,9 +61,9 @@ class Log:
 class SlidingLog(Spread):
     """The sum over the events of the last window."""
 
-    @cached_property
-    def shape(self) -> tuple[object, ...]:
-        return (self.limit.algorithm, self.tick)  # events are instants: any window can read them
+    def __init__(self, limit: Limit, permille: int = 0) -> None:
+        super().__init__(limit, permille)
+        self.shape = (limit.algorithm, self.tick)  # events are instants: any window can read them
 
     def empty(self) -> Log:
         return Log()
@@ -171,6 +175,38 @@ class SlidingLog(Spread):
     def forecast(self, state: Log, now: int, ahead: int, cost: int) -> int:
         later, rest = divmod(ahead + cost - 1, self.quota)
         return max(0, self.read(state, now, rest + 1)[1]) + later * self.window
+
+    def dump(self, state: Log) -> bytes:
+        """The state in few bytes: widths, the instant last seen, the first event, then all
+        events as what they are later than the first, and costs if one of them is not 1."""
+        events, head, end = state.events, state.head, len(state.events)
+        if head == end:
+            return b"\0" + number(state.seen)
+        base = events[head]
+        width, priced = span_width(events[-1] - base), 0
+        rows = pack(events, head, end, base, width)
+        if state.costs is not None and state.total != end - head:
+            priced = narrowest(max(state.costs[head:]))
+            rows += pack(state.costs, head, end, 0, priced)
+        return bytes((width << 4 | priced,)) + number(state.seen) + number(base) + rows
+
+    def load(self, data: bytes) -> Log:
+        """The state again; ValueError if these are not the bytes of one."""
+        state = Log()
+        state.seen = whole(data, 1)
+        width, priced = data[0] >> 4, data[0] & 15
+        if not width and len(data) == 9:
+            return state
+        count, rest = divmod(len(data) - 17, width + priced or 1)
+        if count < 1 or rest or width not in (4, 5, 6, 8) or priced not in (0, 1, 2, 4, 8):
+            raise ValueError("not a log")
+        state.events = unpack(data, 17, count, whole(data, 9), width)
+        state.total = count
+        if priced:
+            state.costs = unpack(data, 17 + count * width, count, 0, priced)
+            state.total = sum(state.costs)
+        state.mark()
+        return state
 
     def used(self, state: Log, now: int) -> tuple[int, int]:
         self.roll(state, now)

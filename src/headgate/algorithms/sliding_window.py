@@ -6,13 +6,23 @@ weight of the last window falls evenly to nothing while the present one passes.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from .base import MOST, NEVER, REFUSED, Algorithm, Outcome, State
+
+if TYPE_CHECKING:
+    from ..limit import Limit
 
 __all__ = ["SlidingWindow"]
 
 
 class SlidingWindow(Algorithm):
     """Windows aligned to the epoch, the previous one weighted."""
+
+    def __init__(self, limit: Limit, permille: int = 0) -> None:
+        super().__init__(limit, permille)
+        # The largest count: times a window, two of them fit 63 bits.
+        self.most = MOST // (2 * self.window)
 
     def roll(self, start: int, count: int, before: int, now: int) -> tuple[int, int, int, int]:
         """The present window: its start and counts, and how much of it has passed."""
@@ -36,7 +46,9 @@ class SlidingWindow(Algorithm):
             return REFUSED, a, b, c
         if (count + cost) * window + before * (window - elapsed) <= self.quota * window:
             return 0, start, count + cost, before
-        return (REFUSED, a, b, c) if a - now <= window else (REFUSED, start, count, before)
+        if a - now <= window:
+            return REFUSED, a, b, c
+        return REFUSED, start, count, before
 
     def look(self, a: int, b: int, c: int, now: int, cost: int) -> tuple[int, int, int]:
         start, count, before, elapsed = self.roll(a, b, c, now)
@@ -57,7 +69,7 @@ class SlidingWindow(Algorithm):
 
     def charge(self, a: int, b: int, c: int, now: int, cost: int) -> State:
         start, count, before, _ = self.roll(a, b, c, now)
-        return start, min(MOST, count + cost), before
+        return start, min(self.most, count + cost), before
 
     def refund(self, a: int, b: int, c: int, now: int, cost: int, at: int) -> State:
         start, count, before, _ = self.roll(a, b, c, now)

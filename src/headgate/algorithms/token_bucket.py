@@ -8,7 +8,6 @@ the last step of the grid.
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from .base import MOST, NEVER, REFUSED, Algorithm, Outcome, Rule, State
@@ -22,10 +21,9 @@ __all__ = ["DebtBucket", "TokenBucket"]
 class TokenBucket(Algorithm):
     """Admits a call when its whole cost is there."""
 
-    books = True
-
     def __init__(self, limit: Limit, permille: int = 0) -> None:
         super().__init__(limit, permille)
+        self.books = True
         self.capacity = limit.raised(limit.capacity, permille)
         self.full = self.capacity * self.window
         self.step = limit.refill // limit.tick or 1
@@ -35,11 +33,8 @@ class TokenBucket(Algorithm):
         )
         # Past this many ticks every bucket is full; before, elapsed * quota fits 63 bits.
         self.forgets = MOST // self.quota
-
-    @cached_property
-    def horizon(self) -> int:
         # What is missing stays below twice the larger of rate and capacity.
-        return max(self.quota, self.capacity) * self.window // self.quota
+        self.horizon = max(self.quota, self.capacity) * self.window // self.quota
 
     def fresh(self, now: int) -> State:
         return (now - now % self.step if self.sticky else 0), self.first, 0
@@ -85,7 +80,9 @@ class TokenBucket(Algorithm):
             wait = self.wait(missing, at, now)
             if wait <= max_wait:
                 return wait, at, missing, 0
-        return (REFUSED, a, b, c) if a <= at else (REFUSED, at, b, c)
+        if a <= at:
+            return REFUSED, a, b, c
+        return REFUSED, at, b, c
 
     def look(self, a: int, b: int, c: int, now: int, cost: int) -> tuple[int, int, int]:
         at, missing = self.drain(a, b, now)
@@ -115,21 +112,21 @@ class TokenBucket(Algorithm):
 
     def forecast(self, a: int, b: int, c: int, now: int, ahead: int, cost: int) -> int:
         at, missing = self.drain(a, b, now)
-        return self.wait(missing + (ahead + cost) * self.window, at, now)
+        return self.wait(min(MOST, missing + (ahead + cost) * self.window), at, now)
 
     def used(self, a: int, b: int, c: int, now: int) -> tuple[int, int]:
         return self.drain(a, b, now)[1], self.window
 
     def spent(self, now: int, top: int, bottom: int) -> State:
-        return now - now % self.step, -(-top * self.window // bottom), 0
+        return now - now % self.step, min(MOST, -(-top * self.window // bottom)), 0
 
 
 class DebtBucket(TokenBucket):
     """Admits any cost while nothing is owed; who comes next waits until the debt is paid."""
 
-    @cached_property
-    def shape(self) -> tuple[object, ...]:
-        return (*super().shape, self.quota, self.full)
+    def __init__(self, limit: Limit, permille: int = 0) -> None:
+        super().__init__(limit, permille)
+        self.shape = (*self.shape, self.quota, self.full)
 
     def inherit(self, old: Rule, state: State, now: int) -> State | None:
         # As Guava does: the bucket stays as full in proportion, and who is in debt has been told
@@ -139,14 +136,21 @@ class DebtBucket(TokenBucket):
         at, missing = old.drain(state[0], state[1], now)
         if missing <= old.full:
             return at, -(-missing * self.full // old.full), 0
-        return at, self.full - (-(missing - old.full) * self.quota // old.quota), 0
+        debt = -(-(missing - old.full) * self.quota // old.quota)
+        return at, min(MOST, self.full + debt), 0
 
     def take(self, a: int, b: int, c: int, now: int, cost: int, max_wait: int) -> Outcome:
         at, missing = self.drain(a, b, now)
         wait = self.wait(missing, at, now)
         if wait <= max_wait:
-            return wait, at, min(MOST, missing + cost * self.window), 0
-        return (REFUSED, a, b, c) if a <= at else (REFUSED, at, b, c)
+            return wait, at, self.owing(missing, cost), 0
+        if a <= at:
+            return REFUSED, a, b, c
+        return REFUSED, at, b, c
+
+    def owing(self, missing: int, cost: int) -> int:
+        """What is missing once any cost has been taken."""
+        return min(MOST, missing + cost * self.window)
 
     def look(self, a: int, b: int, c: int, now: int, cost: int) -> tuple[int, int, int]:
         at, missing = self.drain(a, b, now)
@@ -163,4 +167,4 @@ class DebtBucket(TokenBucket):
 
     def forecast(self, a: int, b: int, c: int, now: int, ahead: int, cost: int) -> int:
         at, missing = self.drain(a, b, now)
-        return self.wait(missing + ahead * self.window, at, now)
+        return self.wait(min(MOST, missing + ahead * self.window), at, now)

@@ -13,7 +13,6 @@ tick of rest adds q(5+f). In these units maximum, threshold and stable cost are 
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from .base import MOST, REFUSED, Algorithm, Outcome, Rule, State
@@ -27,10 +26,9 @@ __all__ = ["WarmUp"]
 class WarmUp(Algorithm):
     """Guava's smooth warming up."""
 
-    books = True
-
     def __init__(self, limit: Limit, permille: int = 0) -> None:
         super().__init__(limit, permille)
+        self.books = True
         span, cold = limit.warm_up // limit.tick, limit.cold
         self.cold = cold
         self.scale = 2 * (1 + cold) * self.quota
@@ -39,10 +37,7 @@ class WarmUp(Algorithm):
         self.threshold = span * self.quota * (1 + cold)
         self.slope = 8 * span * self.quota
         self.forgets = MOST // self.scale
-
-    @cached_property
-    def shape(self) -> tuple[object, ...]:
-        return (*super().shape, self.quota, self.limit.warm_up, self.cold)
+        self.shape = (*self.shape, self.quota, limit.warm_up, cold)
 
     def rest(self, at: int, owed: int, warmth: int, now: int) -> State:
         """The state brought up to now: debts paid first, then cooling."""
@@ -74,7 +69,9 @@ class WarmUp(Algorithm):
         at, owed, warmth = self.rest(a, b, c, now)
         wait = self.wait(owed, at, now)
         if wait > max_wait:
-            return (REFUSED, a, b, c) if a <= at else (REFUSED, at, b, c)
+            if a <= at:
+                return REFUSED, a, b, c
+            return REFUSED, at, b, c
         time, spent = self.price(self.most - warmth, cost)
         return wait, at, min(MOST, owed + time), warmth + spent
 
@@ -112,4 +109,4 @@ class WarmUp(Algorithm):
         if not isinstance(old, WarmUp) or old.tick != self.tick:
             return None
         _, owed, warmth = old.rest(*state, now)
-        return now, owed * self.scale // old.scale, warmth * self.most // old.most
+        return now, min(MOST, owed * self.scale // old.scale), warmth * self.most // old.most

@@ -7,6 +7,7 @@ lock and the decision are handled without their methods' frames.
 
 from __future__ import annotations
 
+import threading
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
@@ -22,12 +23,31 @@ if TYPE_CHECKING:
     from .memory import MemoryStore
     from .table import Table
 
-__all__ = ["quick_spread", "quick_words"]
+__all__ = ["Guard", "Plain", "quick_spread", "quick_words"]
 
+Guard = threading.RLock
+"""What keeps others out while a store decides."""
 ONE = 1  # nearly every cost; True is equal to it but not the same
 
 
-def quick_words(store: MemoryStore, table: Table, space: str, limit: Limit) -> Quick:
+class Plain:
+    """A prepared take and its plural."""
+
+    __slots__ = ("hit",)
+
+    def __init__(self, hit: Quick) -> None:
+        self.hit = hit
+
+    def hit_many(self, keys: list[Key], cost: int) -> list[Decision]:
+        """Independent decisions, in order; the cost has been checked."""
+        hit = self.hit
+        for key in keys:  # bad input is found before anything is taken
+            if key.__class__ is not str:
+                canonical(key)
+        return [hit(key, cost) for key in keys]
+
+
+def quick_words(store: MemoryStore, table: Table, space: str, limit: Limit) -> Plain:
     """A take for an algorithm of three words."""
     cells, own, rule, expiries = table.cells, table.own, table.rule, store._reservations.expiries
     get, take, look, micros = cells.get, rule.take, rule.look, store._micros
@@ -80,10 +100,10 @@ def quick_words(store: MemoryStore, table: Table, space: str, limit: Limit) -> Q
             raise
         return store.decide((Ask("take", limit, key, cost, space, 0, 1 if partial else -1),))[0]
 
-    return hit
+    return Plain(hit)
 
 
-def quick_spread(store: MemoryStore, table: Table, space: str, limit: Limit) -> Quick:
+def quick_spread(store: MemoryStore, table: Table, space: str, limit: Limit) -> Plain:
     """A take for an algorithm whose state is one object."""
     cells, own, rule, expiries = table.cells, table.own, table.rule, store._reservations.expiries
     get, take, look, micros = cells.get, rule.hit, rule.look, store._micros
@@ -130,7 +150,7 @@ def quick_spread(store: MemoryStore, table: Table, space: str, limit: Limit) -> 
             raise
         return store.decide((Ask("take", limit, key, cost, space, 0, 1 if partial else -1),))[0]
 
-    return hit
+    return Plain(hit)
 
 
 def _lock(store: MemoryStore) -> tuple[Any, Any, Any]:

@@ -1,0 +1,5 @@
+from .base cimport Spread
+
+
+cdef class Concurrency(Spread):
+    pass

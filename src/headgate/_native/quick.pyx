@@ -1,0 +1,319 @@
+"""The compiled form's short way: one take of one limit, without a frame or a lock.
+
+A take of three words runs no Python code between the first look at the table and the last
+write, so the interpreter's own lock keeps others out; where a longer decision is under way
+(`Guard.busy`), or anything is unusual, it goes that longer way and waits its turn.
+"""
+
+cimport cython
+from cpython.bytearray cimport PyByteArray_AS_STRING
+from cpython.list cimport PyList_GET_SIZE
+from cpython.long cimport PyLong_CheckExact
+from libc.stdint cimport int64_t, uint64_t
+
+from .algorithms.base cimport Algorithm, Spread, Words3, Words4
+from .decision cimport Decision, Refusal
+from .reclaim cimport Reclaimer
+from .table cimport Slot, Table, handle_of
+
+import threading
+
+from .clock import SystemClock
+from .decision import Ask
+
+__all__ = ["Door", "Guard", "Prepared", "quick_spread", "quick_words"]
+
+cdef extern from *:
+    """
+    #include <time.h>
+    #define HG_IS_ASCII(key) (PyUnicode_CheckExact(key) && PyUnicode_IS_ASCII(key))
+    #if defined(__linux__)
+    #define HG_CLOCK 1
+    static inline int64_t hg_nanos(void) {
+        struct timespec t;
+        clock_gettime(CLOCK_MONOTONIC, &t);
+        return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+    }
+    #else
+    #define HG_CLOCK 0
+    static inline int64_t hg_nanos(void) { return 0; }
+    #endif
+    """
+    bint HG_IS_ASCII(object key)
+    bint HG_CLOCK
+    Py_ssize_t PyDict_GET_SIZE(object d)
+    int64_t hg_nanos() nogil
+
+cdef int64_t CEILING = 1 << 53
+cdef object ONE = 1
+
+
+cdef class Guard:
+    """A lock that its own thread may take again, and that shows whether it is held."""
+
+    cdef object lock
+    cdef bint busy
+    cdef int depth
+
+    def __cinit__(self):
+        self.lock = threading.RLock()
+
+    def acquire(self):
+        """Wait for it, and take it."""
+        self.lock.acquire()
+        self.depth += 1
+        self.busy = True
+
+    def release(self):
+        """Let others in."""
+        self.depth -= 1
+        if self.depth == 0:
+            self.busy = False
+        self.lock.release()
+
+    def __enter__(self):
+        self.acquire()
+
+    def __exit__(self, *error):
+        self.release()
+
+    def _is_owned(self):
+        return self.lock._is_owned()
+
+    def _at_fork_reinit(self):
+        self.lock._at_fork_reinit()
+        self.busy = False
+        self.depth = 0
+
+
+cdef class Prepared:
+    """A prepared take of one limit, for whoever comes through the door."""
+
+    cdef take_one(self, key, cost, partial):
+        raise NotImplementedError
+
+    def hit(self, key="", cost=1, *, partial=False):
+        """Take `cost` or be refused; with `partial`, take what is there. Never sleeps."""
+        return self.take_one(key, cost, partial)
+
+
+cdef class Door:
+    """What a Limiter's hit is."""
+
+    def open(self):
+        """Let hits take the prepared way, if there is one."""
+        self.way = self._prepared
+
+    def hit(self, key="", cost=1, *, partial=False):
+        """Take `cost` or be refused; with `partial`, take what is there. Never sleeps."""
+        if self.way is not None:
+            return self.way.take_one(key, cost, partial)
+        return self._take(key, cost, partial)
+
+
+cdef class InMemory(Prepared):
+    """What both kinds of takes from a table know."""
+
+    cdef object store, space, limit, micros
+    cdef Table table
+    cdef Reclaimer books
+    cdef Guard guard
+    cdef list put_off, expiries
+    cdef dict own
+    cdef bint system
+    cdef int64_t offset, tick
+
+    def __cinit__(self, store, Table table, space, limit):
+        self.store, self.table, self.space, self.limit = store, table, space, limit
+        self.books, self.guard = store._reclaimer, store._lock
+        self.put_off, self.expiries = store._put_off, store._reservations.expiries
+        self.own, self.tick = table.own, table.tick
+        self.micros = store._micros
+        self.system = HG_CLOCK and type(store.clock) is SystemClock
+        self.offset = store.clock.offset if self.system else 0
+
+    cdef inline int64_t now(self) except -1:
+        """The time in ticks."""
+        cdef int64_t nanos
+        if self.system:
+            nanos = hg_nanos() + self.offset
+            # Divisions by constants, which cost a multiplication.
+            if self.tick == 1:
+                return <uint64_t>nanos // 1000
+            if self.tick == 1000:
+                return <uint64_t>nanos // 1000000
+            return <uint64_t>nanos // 1000000000
+        nanos = self.micros()
+        return nanos // self.tick
+
+    cdef inline bint plain(self):
+        """Whether nothing stands in the way of a short decision."""
+        return not (
+            self.guard.busy
+            or PyList_GET_SIZE(self.expiries)
+            or PyList_GET_SIZE(self.put_off)
+            or PyDict_GET_SIZE(self.own)
+            or self.books.closed
+        )
+
+    def longer(self, key, cost, partial):
+        """The same take by way of decide."""
+        ask = Ask("take", self.limit, key, cost, self.space, 0, 1 if partial else -1)
+        return self.store.decide((ask,))[0]
+
+
+@cython.final
+cdef class Words(InMemory):
+    """Takes of an algorithm of three words."""
+
+    cdef Algorithm rule
+
+    def __init__(self, store, Table table, space, limit):
+        self.rule = table.rule
+
+    cdef Decision take(self, uint64_t hash, int64_t now, int64_t cost):
+        """A decision, or None where the longer way must be gone."""
+        cdef Slot* slot = self.table.find(hash)
+        cdef Words4 outcome
+        cdef Words3 seen
+        cdef Decision decision
+        if slot is NULL:
+            if self.rule.sticky or self.books.keys >= self.books.most:
+                return None
+            outcome = self.rule.take(0, 0, 0, now, cost, 0)
+            if outcome[0] == 0:
+                slot = self.table.enter(hash)
+                slot.a, slot.b, slot.c = outcome[1], outcome[2], outcome[3]
+                seen = self.rule.look(outcome[1], outcome[2], outcome[3], now, 0)
+                self.came_in(hash, now, (now + seen[2]) * self.tick)
+        elif slot.a < 0:
+            return None
+        else:
+            outcome = self.rule.take(slot.a, slot.b, slot.c, now, cost, 0)
+            if outcome[0] == 0 or outcome[1] != slot.a:
+                slot.a, slot.b, slot.c = outcome[1], outcome[2], outcome[3]
+        if outcome[0] == 0:
+            decision = Decision.__new__(Decision)
+        else:
+            decision = Refusal.__new__(Refusal)
+        decision._source = self.rule
+        decision._outcome = outcome
+        decision._now = now
+        decision._cost = cost
+        return decision
+
+    cdef int came_in(self, uint64_t hash, int64_t now, int64_t reset) except -1:
+        self.table.note(hash, reset)
+        self.books.keys += 1
+        self.books.add(self.table)
+        self.books.sweep(self.table, now * self.tick)
+        return 0
+
+    cdef take_one(self, key, cost, partial):
+        cdef Decision decision
+        cdef int64_t amount = 1, now
+        cdef uint64_t hash = handle_of(key)
+        if cost is not ONE:
+            if not PyLong_CheckExact(cost) or not 0 < cost < CEILING:
+                return self.longer(key, cost, partial)
+            amount = cost
+        if self.plain() and not partial:
+            now = self.now()
+            decision = self.take(hash, now, amount)
+            if decision is not None:
+                return decision
+        return self.longer(key, cost, partial)
+
+    def hit_many(self, list keys, cost):
+        """Independent decisions of one instant, in order; the cost has been checked."""
+        cdef Py_ssize_t i, count = PyList_GET_SIZE(keys)
+        cdef list found = [None] * count
+        cdef Decision decision
+        cdef int64_t amount = cost, now = -1
+        cdef bytearray hashes = bytearray(8 * count)
+        cdef uint64_t* names = <uint64_t*>PyByteArray_AS_STRING(hashes)
+        for i in range(count):  # bad input is found before anything is taken
+            names[i] = handle_of(keys[i])
+        for i in range(count):
+            decision = None
+            if amount and self.plain():
+                if now < 0:
+                    now = self.now()
+                decision = self.take(names[i], now, amount)
+            found[i] = decision if decision is not None else self.longer(keys[i], cost, False)
+        return found
+
+
+@cython.final
+cdef class Spreads(InMemory):
+    """Takes of an algorithm whose state is one object, behind the lock: they run Python code."""
+
+    cdef object rule
+
+    def __init__(self, store, Table table, space, limit):
+        self.rule = table.rule
+
+    cdef Decision take(self, uint64_t hash, int64_t cost):
+        cdef Slot* slot
+        cdef Decision decision
+        cdef int64_t now
+        if not self.plain():
+            return None
+        now = self.now()
+        with self.guard:
+            slot = self.table.find(hash)
+            if slot is NULL:
+                if self.books.keys >= self.books.most:
+                    return None
+                state = self.rule.empty()
+            elif slot.a != -1:
+                return None
+            else:
+                state = self.table.live(slot)
+                if type(state) is tuple:
+                    return None
+            outcome = self.rule.hit(state, now, cost)
+            if outcome[0] == 0 and slot is NULL:
+                self.table.write(hash, self.rule, state)
+                self.books.keys += 1
+                self.books.add(self.table)
+                self.table.note(hash, self.table.reset_at(self.table.find(hash), now * self.tick))
+                self.books.sweep(self.table, now * self.tick)
+        if outcome[0] == 0:
+            decision = Decision.__new__(Decision)
+        else:
+            decision = Refusal.__new__(Refusal)
+        decision._source = self.rule
+        decision._outcome = outcome
+        decision._now = now
+        decision._cost = cost
+        return decision
+
+    cdef take_one(self, key, cost, partial):
+        cdef Decision decision
+        cdef uint64_t hash = handle_of(key)
+        if not PyLong_CheckExact(cost) or not 0 < cost < CEILING or partial:
+            return self.longer(key, cost, partial)
+        decision = self.take(hash, cost)
+        return decision if decision is not None else self.longer(key, cost, partial)
+
+    def hit_many(self, list keys, cost):
+        """Independent decisions, in order; the cost has been checked."""
+        cdef Decision decision
+        found = []
+        for key in keys:  # bad input is found before anything is taken
+            handle_of(key)
+        for key in keys:
+            decision = self.take(handle_of(key), cost) if cost else None
+            found.append(decision if decision is not None else self.longer(key, cost, False))
+        return found
+
+
+def quick_words(store, table, space, limit):
+    """A take for an algorithm of three words."""
+    return Words(store, table, space, limit)
+
+
+def quick_spread(store, table, space, limit):
+    """A take for an algorithm whose state is one object."""
+    return Spreads(store, table, space, limit)
