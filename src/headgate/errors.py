@@ -1,4 +1,4 @@
-"""The error tree: everything headgate raises on purpose, under one root."""
+"""The error tree: everything headgate raises on purpose, under one root; and its warning."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ __all__ = [
     "LimitExceeded",
     "LimitSyntaxError",
     "NeverFits",
+    "SeveralWorkersWarning",
     "StoreError",
 ]
 
@@ -76,3 +77,7 @@ class LimitSyntaxError(HeadgateError, ValueError):
     def __str__(self) -> str:
         caret = " " * self.position + "^"
         return f"{self.problem} (at position {self.position})\n    {self.text}\n    {caret}"
+
+
+class SeveralWorkersWarning(UserWarning):
+    """A limiter counts in the memory of one process, and there are plainly several."""

@@ -12,9 +12,10 @@ from .decision import Ask, Decision, check_cost, joined
 from .errors import LimitExceeded, NeverFits
 from .keys import Key, canonical
 from .limit import Limit
-from .stores import open_store
+from .stores import MemoryStore, open_store
 from .waiters import AsyncWaiter, ThreadWaiter, Waiter
 from .waiting import FOREVER, lines_of, too_large, turned_away
+from .workers import made
 
 if TYPE_CHECKING:
     from .stores.base import Store
@@ -66,12 +67,14 @@ class Front:
         self._over = 0.0
         self._over_lock = threading.Lock()
         plain = limit_for is None and refuse_share == 1 and len(self.limits) == 1
-        prepared = [self.store.quick(name, limit) for limit in self.limits]
-        self._quick = prepared[0] if plain else None
-        self._prepared()
+        ways = [self.store.quick(name, limit) for limit in self.limits]
+        self._prepared = ways[0] if plain else None
+        self.open()
+        if isinstance(self.store, MemoryStore):
+            made(self)
 
-    def _prepared(self) -> None:
-        """What a limiter does once it is made."""
+    def open(self) -> None:
+        """Let hits take the prepared way, if there is one; a Limiter's door does."""
 
     # -- asking
 
@@ -151,12 +154,11 @@ class Front:
     def _take_many(self, keys: Iterable[Key], cost: int) -> list[Decision]:
         check_cost(cost)
         keys = list(keys)
+        prepared = self._prepared  # once, as it may be taken away for a moment: see workers
+        if prepared is not None:
+            return prepared.hit_many(keys, cost)
         for key in keys:  # bad input is found before anything is taken
-            if not isinstance(key, str):
-                canonical(key)
-        if self._quick is not None:
-            quick = self._quick
-            return [quick(key, cost) for key in keys]
+            canonical(key)
         self._refuse_concurrent("hit_many")
         groups = [self.asks("take", key, cost) for key in keys]
         answers = [joined(tuple(decisions)) for decisions in self.store.decide_many(groups)]
