@@ -31,8 +31,16 @@ SHARED = (
     "algorithms/token_bucket",
     "algorithms/warm_up",
     "decision",
+    "stores/cell",
+    "stores/local",
+    "stores/zone/answers",
     "stores/zone/engine",
     "stores/zone/places",
+    "stores/zone/registry",
+    "stores/zone/reservations",
+    "stores/zone/room",
+    "stores/zone/store",
+    "stores/zone/table",
 )
 # Written for C alone.
 ALONE = ("quick", "reclaim", "record", "table", "zonelock", "zonequick")
@@ -98,6 +106,7 @@ def built(cython: str) -> str:
         '"""How the compiled form was made; written by the build."""\n\n'
         f"CYTHON = {cython!r}\n"
         f"DIGEST = {digest()!r}\n"
+        f"FIRST = {'algorithms.base'!r}\n"
         f"MODULES = {names!r}\n"
     )
 

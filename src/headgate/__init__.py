@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ._form import attach, compiled
+from ._form import compiled
 from .clock import Clock, ManualClock, SystemClock
 from .decision import Ask, Decision
 from .errors import (
@@ -16,8 +16,6 @@ from .errors import (
 from .limit import Limit
 from .limiter import AsyncLimiter, Limiter
 from .stores import MemoryStore
-
-attach()
 
 __version__ = "0.1.0"
 

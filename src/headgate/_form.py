@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from importlib import import_module
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 
-__all__ = ["Form", "attach", "compiled"]
+__all__ = ["Form", "compiled"]
 
 PACKAGE = __package__
 NATIVE = f"{PACKAGE}._native"
-VALUES = ("errors", "calendar", "options", "language", "limit", "keys", "clock")
-"""Modules that compiled ones import, and that have one form only."""
 
 
 class Form:
@@ -35,37 +36,59 @@ class Form:
         return f"<{'compiled' if self.compiled else 'pure Python'}: {self.why}>"
 
 
+class Alias:
+    """Loads a module that is another one by a second name."""
+
+    def __init__(self, other: str) -> None:
+        self.other = other
+        self.spec: ModuleSpec | None = None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        module = import_module(self.other)
+        self.spec = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__spec__ = self.spec  # it keeps its own
+
+
+class Compiled:
+    """Finds the compiled module where its source is asked for."""
+
+    def __init__(self, modules: Mapping[str, str]) -> None:
+        self._names = {
+            f"{PACKAGE}.{name}": f"{NATIVE}.{compiled}" for name, compiled in modules.items()
+        }
+
+    def find_spec(self, name: str, path: object, target: object = None) -> ModuleSpec | None:
+        other = self._names.get(name)
+        return None if other is None else ModuleSpec(name, Alias(other))
+
+
+class Rest:
+    """Finds for compiled modules what has one form only: the module of the same name here."""
+
+    def find_spec(self, name: str, path: object, target: object = None) -> ModuleSpec | None:
+        if not name.startswith(f"{NATIVE}.") or name == f"{NATIVE}.built":
+            return None
+        return ModuleSpec(name, Alias(PACKAGE + name.removeprefix(NATIVE)))
+
+
 def _choose() -> Form:
     """Let the compiled modules stand in for their sources, if they are to."""
+    sys.meta_path.append(Rest())
     if os.environ.get("HEADGATE_PURE", "0") not in ("", "0"):
         return Form(compiled=False, why="HEADGATE_PURE is set")
     try:
         built = import_module(f"{NATIVE}.built")
     except ImportError:
         return Form(compiled=False, why="it was installed without a C compiler")
-    native = sys.modules[NATIVE]
-    for name in VALUES:
-        value = import_module(f"{PACKAGE}.{name}")
-        sys.modules[f"{NATIVE}.{name}"] = value
-        setattr(native, name, value)
     try:
-        for name, compiled in built.MODULES.items():
-            sys.modules[f"{PACKAGE}.{name}"] = import_module(f"{NATIVE}.{compiled}")
+        import_module(f"{NATIVE}.{built.FIRST}")
     except ImportError as error:  # built for another interpreter, say
-        for name in built.MODULES:
-            sys.modules.pop(f"{PACKAGE}.{name}", None)
         return Form(compiled=False, why=f"what was built does not load: {error}")
+    sys.meta_path.insert(0, Compiled(built.MODULES))
     return Form(compiled=True, why=f"built by Cython {built.CYTHON}")
-
-
-def attach() -> None:
-    """Let packages know the modules that stand in, as an import by itself would have done."""
-    built = sys.modules.get(f"{NATIVE}.built")
-    for name in built.MODULES if built is not None else ():
-        module = sys.modules.get(f"{PACKAGE}.{name}")
-        package, _, own = f"{PACKAGE}.{name}".rpartition(".")
-        if module is not None and package in sys.modules:
-            setattr(sys.modules[package], own, module)
 
 
 compiled = _choose()

@@ -107,7 +107,7 @@ def test_a_table_is_a_dict(count: int) -> None:
             table.forget(key)
     assert len(table) == len(twin)
     assert all(table.read(key, table.rule, 0) == twin.get(key) for key in pool)
-    assert table.bytes() < 32 * max(16, len(twin)) * 2.5 + 20_000
+    assert table.bytes() < 80 * len(twin) + 300_000
 
 
 @native

@@ -30,7 +30,7 @@ cdef extern from *:
     #include <string.h>
     #if defined(__linux__)
     #include <sys/mman.h>
-    #define HG_MAPPED 8192
+    #define HG_MAPPED 4096
     #else
     #define HG_MAPPED ((size_t)-1)
     #endif
@@ -75,7 +75,7 @@ cdef extern from "Python.h":
     Py_hash_t PyObject_Hash(object o) except -1
 
 cdef int64_t OBJECT = -1
-cdef uint32_t SMALL = 4096  # keys in a segment that make a table of 1 one of 16, then of 256
+cdef uint32_t SMALL = 1024  # keys in a segment that make a table of 1 one of 16, then of 256
 
 # Python's own hash is keyed and kept in each str, unless somebody has fixed its seed.
 cdef bint borrowed = (
@@ -308,7 +308,7 @@ cdef class Table:
         cdef Slot slot
         while True:
             size = room + 16 + (room >> 7)
-            if size >= 256:  # whole pages
+            if size >= 128:  # whole pages
                 size = (size + 127) & ~127
             if size < segment.size:  # smaller: close ranks before the end is cut off
                 after = 0
@@ -354,29 +354,52 @@ cdef class Table:
     cdef int split(self) except -1:
         """Sixteen times as many segments, by four more of the first bits of the hash."""
         cdef Segment* old = self.segments
-        cdef Segment* segment
         cdef Segment* segments
-        cdef int before = self.count, i
-        cdef uint32_t place
-        cdef Slot* slot
+        cdef Segment* segment
+        cdef int before = self.count, bits = self.bits + 4, i
+        cdef uint32_t place, number
+        cdef uint64_t hash
         segments = <Segment*>realloc(NULL, 16 * before * sizeof(Segment))
         if segments is NULL:
             raise MemoryError
-        self.segments, self.count, self.bits = segments, 16 * before, self.bits + 4
-        self.keys = self.hand = self.place = 0
-        for i in range(self.count):
+        for i in range(16 * before):
             segment = &old[i // 16]
             _make(&segments[i])
             segments[i].rest = segment.candidates[0].reset if segment.known else segment.rest
-        for i in range(before):
-            segment = &old[i]
-            for place in range(segment.size):
-                if segment.slots[place].hash != 0:
-                    slot = self.enter(segment.slots[place].hash)
-                    slot[0] = segment.slots[place]
-            hg_resized(segment.slots, segment.size * sizeof(Slot), 0)
-            free(segment.candidates)
+        for i in range(before):  # how many go where
+            for place in range(old[i].size):
+                hash = old[i].slots[place].hash
+                if hash != 0:
+                    segments[(hash >> 1) >> (63 - bits)].used += 1
+        for i in range(16 * before):
+            segment = &segments[i]
+            number = segment.used
+            if number == 0:
+                continue
+            segment.size = number + (number >> 3) + 16
+            segment.slots = <Slot*>hg_resized(NULL, 0, segment.size * sizeof(Slot))
+            if segment.slots is NULL:
+                for i in range(16 * before):
+                    hg_resized(segments[i].slots, segments[i].size * sizeof(Slot), 0)
+                free(segments)
+                raise MemoryError
+            memset(segment.slots, 0, segment.size * sizeof(Slot))
+            segment.used = 0
+        for i in range(before):  # in the order of their hashes, which is that of the slots
+            for place in range(old[i].size):
+                hash = old[i].slots[place].hash
+                if hash != 0:
+                    segment = &segments[(hash >> 1) >> (63 - bits)]
+                    segment.slots[segment.used] = old[i].slots[place]
+                    segment.used += 1
+            hg_resized(old[i].slots, old[i].size * sizeof(Slot), 0)
+            free(old[i].candidates)
         free(old)
+        self.segments, self.count, self.bits = segments, 16 * before, bits
+        self.hand = self.place = 0
+        for i in range(self.count):
+            if segments[i].used:
+                self.resize(&segments[i], segments[i].used + (segments[i].used >> 3) + 8)
         return 0
 
     # -- objects in slots
