@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import Any
 
 __all__ = ["Form", "compiled"]
 
@@ -52,6 +53,10 @@ class Alias:
         module.__spec__ = self.spec  # it keeps its own
 
 
+def _alias(other: str) -> Any:
+    return Alias(other)  # a loader by what it does: its base class would cost an import
+
+
 class Compiled:
     """Finds the compiled module where its source is asked for."""
 
@@ -62,7 +67,7 @@ class Compiled:
 
     def find_spec(self, name: str, path: object, target: object = None) -> ModuleSpec | None:
         other = self._names.get(name)
-        return None if other is None else ModuleSpec(name, Alias(other))
+        return None if other is None else ModuleSpec(name, _alias(other))
 
 
 class Rest:
@@ -71,7 +76,7 @@ class Rest:
     def find_spec(self, name: str, path: object, target: object = None) -> ModuleSpec | None:
         if not name.startswith(f"{NATIVE}.") or name == f"{NATIVE}.built":
             return None
-        return ModuleSpec(name, Alias(PACKAGE + name.removeprefix(NATIVE)))
+        return ModuleSpec(name, _alias(PACKAGE + name.removeprefix(NATIVE)))
 
 
 def _choose() -> Form:

@@ -2,7 +2,8 @@
 
 A take of three words runs no Python code between the first look at the table and the last
 write, so the interpreter's own lock keeps others out; where a longer decision is under way
-(`Guard.busy`), or anything is unusual, it goes that longer way and waits its turn.
+(`Guard.busy`), or anything is unusual, it goes that longer way and waits its turn. The few
+algorithms that need larger numbers than C has, or a calendar, hold the lock.
 """
 
 cimport cython
@@ -18,6 +19,12 @@ from .table cimport Slot, Table, handle_of
 
 import threading
 
+from .algorithms.even import Even
+from .algorithms.fixed_window import FirstHitWindow, FixedWindow
+from .algorithms.gcra import Gcra
+from .algorithms.leaky_bucket import LeakyMeter, LeakyQueue
+from .algorithms.sliding_window import SlidingWindow
+from .algorithms.token_bucket import TokenBucket
 from .clock import SystemClock
 from .decision import Ask
 
@@ -46,6 +53,10 @@ cdef extern from *:
 
 cdef int64_t CEILING = 1 << 53
 cdef object ONE = 1
+# Whose takes are C alone.
+PLAIN = frozenset(
+    (Even, FirstHitWindow, FixedWindow, Gcra, LeakyMeter, LeakyQueue, SlidingWindow, TokenBucket)
+)
 
 
 cdef class Guard:
@@ -167,9 +178,11 @@ cdef class Words(InMemory):
     """Takes of an algorithm of three words."""
 
     cdef Algorithm rule
+    cdef bint guarded
 
     def __init__(self, store, Table table, space, limit):
         self.rule = table.rule
+        self.guarded = type(self.rule) not in PLAIN
 
     cdef Decision take(self, uint64_t hash, int64_t now, int64_t cost):
         """A decision, or None where the longer way must be gone."""
@@ -219,7 +232,11 @@ cdef class Words(InMemory):
             amount = cost
         if self.plain() and not partial:
             now = self.now()
-            decision = self.take(hash, now, amount)
+            if self.guarded:
+                with self.guard:
+                    decision = self.take(hash, now, amount)
+            else:
+                decision = self.take(hash, now, amount)
             if decision is not None:
                 return decision
         return self.longer(key, cost, partial)
@@ -239,7 +256,11 @@ cdef class Words(InMemory):
             if amount and self.plain():
                 if now < 0:
                     now = self.now()
-                decision = self.take(names[i], now, amount)
+                if self.guarded:
+                    with self.guard:
+                        decision = self.take(names[i], now, amount)
+                else:
+                    decision = self.take(names[i], now, amount)
             found[i] = decision if decision is not None else self.longer(keys[i], cost, False)
         return found
 

@@ -36,7 +36,7 @@ cdef class Reclaimer:
         for i in range(len(self.tables)):
             self.turn = (self.turn + 1) % len(self.tables)
             table = self.tables[self.turn]
-            found = table.idle(now, tries, self.keys >= self.most)
+            found = table.idle(now, tries, self.keys >= self.most, False)
             if found:
                 return table, found
             if i == 3:
@@ -58,8 +58,11 @@ cdef class Reclaimer:
         return best, first.hash, first.reset
 
     cdef int sweep(self, Table table, int64_t now) except -1:
-        """After an insert by a prepared take: forget one or two idle keys, if they turn up."""
-        cdef uint64_t found = table.idle(now, 3, False)
+        """After an insert by a prepared take: forget one or two idle keys, if they turn up.
+
+        No lock is held here, so no Python code may run.
+        """
+        cdef uint64_t found = table.idle(now, 3, False, True)
         cdef Table other
         if found:
             table.leave(found)
@@ -68,7 +71,7 @@ cdef class Reclaimer:
             self.turn = (self.turn + 1) % len(self.tables)
             other = self.tables[self.turn]
             if other is not table:
-                found = other.idle(now, 1, False)
+                found = other.idle(now, 1, False, True)
                 if found:
                     other.leave(found)
                     self.keys -= 1

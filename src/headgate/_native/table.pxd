@@ -46,7 +46,7 @@ cdef class Table:
     cdef int64_t reset_at(self, Slot* slot, int64_t micros) except? -2
     cdef object live(self, Slot* slot)
     cdef int note(self, uint64_t hash, int64_t reset) except -1
-    cdef uint64_t idle(self, int64_t now, int tries, bint full) except? 0
+    cdef uint64_t idle(self, int64_t now, int tries, bint full, bint plain) except? 0
     cdef Candidate soonest(self, int64_t now, int64_t below) except *
     cdef bint keeps(self, Slot* slot)
     cdef int drop_candidate(self, uint64_t hash) except -1

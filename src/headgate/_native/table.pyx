@@ -469,10 +469,14 @@ cdef class Table:
         ticks = rule.look(*rule.view(held, 0, 0), 0, 0)[2]
         return ticks * rule.tick if ticks >= 0 else -1
 
-    cdef uint64_t idle(self, int64_t now, int tries, bint full) except? 0:
-        """A key that is as if never used, among the next few; 0 if there is none."""
+    cdef uint64_t idle(self, int64_t now, int tries, bint full, bint plain) except? 0:
+        """A key that is as if never used, among the next few; 0 if there is none.
+
+        With `plain` no Python code is run: states that would need it are passed over.
+        """
         cdef Segment* segment
         cdef Slot* slot
+        cdef uint64_t hash
         cdef int64_t reset
         cdef int empty = 0
         while tries > 0 and empty <= self.count:
@@ -487,10 +491,13 @@ cdef class Table:
             if slot.hash == 0:
                 continue
             tries -= 1
+            if plain and slot.a == OBJECT and not PyBytes_CheckExact(<object><PyObject*>slot.b):
+                continue
+            hash = slot.hash
             reset = self.reset_at(slot, now)
             if 0 <= reset <= now and (full or not self.keeps(slot)):
                 self.place -= 1
-                return slot.hash
+                return hash
         return 0
 
     cdef bint keeps(self, Slot* slot):

@@ -68,6 +68,12 @@ cdef extern from *:
     #else
     #define headgate_pause() __asm__ volatile("" ::: "memory")
     #endif
+    /* A mutex of another kind, which only damage can make, could end the process. */
+    #if defined(__GLIBC__)
+    #define headgate_alike(one, other) ((one)->__data.__kind == (other)->__data.__kind)
+    #else
+    #define headgate_alike(one, other) 1
+    #endif
     /* What is written before the lock is given up is not written after it. */
     #define headgate_fence() __atomic_thread_fence(__ATOMIC_SEQ_CST)
     """
@@ -78,6 +84,7 @@ cdef extern from *:
     int headgate_consistent(pthread_mutex_t*) nogil
     int headgate_init(pthread_mutex_t*) nogil
     void headgate_begin()
+    bint headgate_alike(pthread_mutex_t*, pthread_mutex_t*)
     long headgate_thread() nogil
     int headgate_lock_for(pthread_mutex_t*, long) nogil
     void headgate_pause() nogil
@@ -136,6 +143,9 @@ cdef class RobustLock:
         self.place = place
         self.held = False
         self.waited = waited
+        cdef bytes fresh = new_mutex()
+        if not headgate_alike(self.mutex(), <pthread_mutex_t*><char*>fresh):
+            raise engine.damaged("its lock")
 
     cdef pthread_mutex_t* mutex(self) noexcept nogil:
         return <pthread_mutex_t*>(self.engine.words + self.place)

@@ -70,11 +70,12 @@ class Gcra(Algorithm):
         ahead, at = self.ahead(a, b, c, now)
         over = ahead + cost * self.window - self.tolerance
         wait = at - now - (-over // self.quota) if over > 0 else 0
-        if wait <= max_wait:
-            return wait, *self.state(ahead + cost * self.window, at)
-        if a <= at:
-            return REFUSED, a, b, c
-        return REFUSED, *self.state(ahead, at)
+        if wait > max_wait:
+            if a <= at:
+                return REFUSED, a, b, c
+            wait, cost = REFUSED, 0
+        at, arrival, rest = self.state(ahead + cost * self.window, at)
+        return wait, at, arrival, rest
 
     def look(self, a: int, b: int, c: int, now: int, cost: int) -> tuple[int, int, int]:
         ahead, at = self.ahead(a, b, c, now)
@@ -87,7 +88,7 @@ class Gcra(Algorithm):
 
     def charge(self, a: int, b: int, c: int, now: int, cost: int) -> State:
         ahead, at = self.ahead(a, b, c, now)
-        return self.state(ahead + cost * self.window, at)
+        return self.state(min(MOST, ahead + cost * self.window), at)
 
     def refund(self, a: int, b: int, c: int, now: int, cost: int, at: int) -> State:
         ahead, since = self.ahead(a, b, c, now)
@@ -108,4 +109,4 @@ class Gcra(Algorithm):
         return self.ahead(a, b, c, now)[0], self.window
 
     def spent(self, now: int, top: int, bottom: int) -> State:
-        return self.state(-(-top * self.window // bottom), now)
+        return self.state(min(MOST, -(-top * self.window // bottom)), now)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING
 
-from .base import MOST, NEVER, REFUSED, Spread, State
+from .base import MOST, NEVER, REFUSED, Outcome, Spread, State
 from .packing import narrowest, number, pack, unpack, whole
 
 if TYPE_CHECKING:
@@ -32,12 +32,12 @@ class SlidingCells(Spread):
 
     def cell(self, now: int) -> int:
         """The number of the cell that holds an instant."""
-        windows, rest = divmod(now, self.window)
+        windows, rest = now // self.window, now % self.window
         return windows * self.cells + rest * self.cells // self.window
 
     def begin(self, cell: int) -> int:
         """The first instant of a cell."""
-        windows, rest = divmod(cell, self.cells)
+        windows, rest = cell // self.cells, cell % self.cells
         return windows * self.window - (-rest * self.window // self.cells)
 
     def empty(self) -> array[int]:
@@ -70,21 +70,31 @@ class SlidingCells(Spread):
         state[TOTAL] += cost
         state[FIRST + state[NEWEST] % self.cells] += cost
 
+    def hit(self, state: array[int], now: int, cost: int) -> Outcome:
+        row, cell = state, self.cell(now)
+        total = row[TOTAL]
+        if cell == row[NEWEST] and total + cost <= self.quota:  # `roll`, `take`, `put` and `view`
+            row[TOTAL] = total = total + cost
+            row[FIRST + cell % self.cells] += cost
+            return 0, total, 0, cell + self.cells
+        return Spread.hit(self, state, now, cost)
+
     def view(self, state: array[int], now: int, cost: int) -> State:
-        newest, total = state[NEWEST], state[TOTAL]
+        row = state
+        newest, total = row[NEWEST], row[TOTAL]
         over = total + cost - self.quota
         last = newest
         if over > 0:
             cell = newest - self.cells + 1
             while cell < newest:
-                over -= state[FIRST + cell % self.cells]
+                over -= row[FIRST + cell % self.cells]
                 if over <= 0:
                     break
                 cell += 1
             cell += self.cells
         else:
             cell = 0
-        while total and not state[FIRST + last % self.cells]:
+        while total and not row[FIRST + last % self.cells]:
             last -= 1
         return total, cell, last + self.cells
 
