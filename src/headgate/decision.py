@@ -258,9 +258,31 @@ class JointDecision(Decision):
 
     _parts: tuple[Decision, ...]
 
+    def _binding(self) -> Decision:
+        refusing = [part for part in self._parts if not part.allowed]
+        if refusing:
+            return max(refusing, key=lambda part: part.retry_after)
+        return min(self._parts, key=lambda part: part.remaining)
+
+    @property
+    def limit(self) -> Limit:
+        return self._binding().limit
+
+    @property
+    def at(self) -> int:
+        return self._binding().at
+
+    @property
+    def cost(self) -> int:
+        return self._binding().cost
+
     @property
     def granted(self) -> int:
         return max(part.granted for part in self._parts) if self.allowed else 0
+
+    @property
+    def retry_after(self) -> float:
+        return 0.0 if self.allowed else self._binding().retry_after
 
     @property
     def remaining(self) -> int:
@@ -288,6 +310,9 @@ class JointDecision(Decision):
 
     def let_pass(self) -> Decision:
         return joined(tuple(part.let_pass() for part in self._parts))
+
+    def glance(self) -> Decision:
+        return joined(tuple(part.glance() for part in self._parts))
 
     def after_delay(self) -> Decision:
         return joined(tuple(part.after_delay() for part in self._parts))
@@ -327,15 +352,7 @@ def joined(parts: tuple[Decision, ...]) -> Decision:
     """Several limits' decisions as one: refused if one refuses, and bound by the tightest."""
     if len(parts) == 1:
         return parts[0]
-    refusing = [part for part in parts if not part.allowed]
-    if refusing:
-        binding = max(refusing, key=lambda part: part.retry_after)
-    else:
-        binding = min(parts, key=lambda part: part.remaining)
-    decision = JointRefusal() if refusing else JointDecision()
-    decision._source = binding._source
-    decision._outcome = binding._outcome
-    decision._now = binding._now
-    decision._cost = binding._cost
+    passed = all(part.allowed for part in parts)
+    decision = JointDecision() if passed else JointRefusal()
     decision._parts = parts
     return decision

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["Lines", "given_back", "lines_of", "too_large", "turned_away"]
 
 FOREVER = 1 << 62
+SHORTEST, LONGEST = 2_000, 50_000
+"""Microseconds between two looks for a permit that another process may have given back."""
 Name: TypeAlias = tuple[str, Any, tuple[str, ...]]
 """A line: namespace, key, and the ids of the limits that are waited for."""
 _lines: weakref.WeakKeyDictionary[Any, Lines] = weakref.WeakKeyDictionary()
@@ -56,7 +58,7 @@ def given_back(asks: Sequence[Ask], decision: Decision) -> list[Ask]:
 class Line:
     """The waiters of one key, the most important first, then the longest waiting."""
 
-    __slots__ = ("again", "booked", "moving", "name", "queue", "queued", "timer")
+    __slots__ = ("again", "booked", "moving", "name", "pause", "queue", "queued", "timer")
 
     def __init__(self, name: Name | None) -> None:
         self.name = name
@@ -65,6 +67,7 @@ class Line:
         self.booked: Waiter | None = None
         self.timer: Timer | None = None
         self.moving = self.again = False
+        self.pause = SHORTEST
 
     def ahead(self, priority: int) -> int:
         """How much is asked for by those who go before a newcomer."""
@@ -266,28 +269,42 @@ class Lines:
         decision = joined(tuple(self._ask_store().decide(asks)))
         if decision.allowed:
             line.unqueue(head)
+            line.pause = SHORTEST
             self._book(line, head, decision)
             return None
-        again = self._try_again(decision, now, now + left)
+        again = self._try_again(line, decision, now, now + left)
         if again is None:
             line.unqueue(head)
             self._finish(head, decision)
         return again
 
-    def _try_again(self, decision: Decision, now: int, deadline: int) -> int | None:
+    def _try_again(self, line: Line, decision: Decision, now: int, deadline: int) -> int | None:
         """When a refused head asks again: at an instant, FOREVER if only when kicked, or never."""
         if too_large(decision) or turned_away(decision):
             return None
         refusing = [part for part in decision.parts if not part.allowed]
-        latest = now + 1
+        latest = soonest = now + 1
         for part in refusing:
             wait = part.retry_after
             again = FOREVER if wait == INFINITY else now + round(wait * 1_000_000)
             if again > deadline and part.limit.algorithm != "concurrency":
                 return None  # time alone gives this back, and too late
             latest = max(latest, again)
+            if part.limit.algorithm != "concurrency":
+                soonest = max(soonest, again)
+        if self._ask_store().shared and soonest < latest:
+            return min(latest, max(soonest, now + self._pause(line)))
         # A permit may be given back at any time, and whoever does so will kick.
         return latest if latest <= deadline else FOREVER
+
+    def _pause(self, line: Line) -> int:
+        """How long to wait for what another process gives back, which kicks nobody here."""
+        pause = line.pause
+        line.pause = min(LONGEST, pause * 5 // 4)
+        if isinstance(self._clock, ManualClock):
+            return pause
+        # From half of it up to all of it, or the lines of several processes would ask in step.
+        return pause // 2 + hash((id(line), self._clock.micros())) % (pause // 2)
 
     def _book(self, line: Line, waiter: Waiter, decision: Decision) -> None:
         waiter.planned = decision

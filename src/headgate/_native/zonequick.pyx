@@ -1,9 +1,10 @@
 # cython: boundscheck=False, wraparound=False
-"""The short way into a zone: a take of three words on a key that is known, in one crossing.
+"""The short way into a zone: a take of three words in one crossing.
 
 It keeps the interpreter from the first look to the last write, so other threads of this process
 stay out; other processes are kept out by the zone's lock. Whatever is unusual goes the longer
-way: a new key, another limit's state, a limit of the key's own, reservations that have expired.
+way: a zone that is nearly full, or keeps the texts of keys and meets a new one; another limit's
+state; a limit of the key's own; reservations that have expired.
 """
 
 cimport cython
@@ -14,7 +15,7 @@ from cpython.unicode cimport PyUnicode_AsUTF8AndSize
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
-from .algorithms.base cimport Algorithm, Words4
+from .algorithms.base cimport Algorithm, Words3, Words4
 from .decision cimport Decision, Refusal
 from .hashing cimport sip_begin, sip_end, sip_word, word_at
 from .quick cimport Prepared
@@ -47,7 +48,10 @@ cdef int64_t CEILING = 1 << 53
 cdef int64_t MOST = 1 << 62
 cdef object ONE = 1
 cdef int64_t OWN = places.OWN, EARLIEST = places.EARLIEST, LATEST = places.LATEST
-cdef int64_t IS_KEY = places.IS_KEY, LINK = places.LINK
+cdef int64_t IS_KEY = places.IS_KEY, LINK = places.LINK, KIND = places.KIND, COUNT = places.COUNT
+cdef int64_t HAND = places.HAND, BUMP = places.BUMP, KEYS = places.KEYS
+cdef int64_t NARROW = 64  # with fewer free chunks than this, room is made the longer way
+cdef int STEPS = 8  # how many chunks are looked at for each new key
 
 
 @cython.final
@@ -123,13 +127,23 @@ cdef class InZone(Prepared):
         if engine.words[OWN] or (0 < first <= now * self.tick):
             return None
         at = engine.find(name, IS_KEY)
-        if at == 0 or engine.words[at + 2] & LINK != self.number:
+        a = b = c = 0
+        if at == 0:
+            if self.keeps or engine.free() < NARROW:
+                return None
+        elif engine.words[at + 2] & LINK != self.number:
             return None
-        a, b, c = engine.words[at + 3], engine.words[at + 4], engine.words[at + 5]
-        if not (0 <= a <= MOST and 0 <= b <= MOST and 0 <= c <= MOST):
-            raise engine.damaged("a count")
+        else:
+            a, b, c = engine.words[at + 3], engine.words[at + 4], engine.words[at + 5]
+            if not (0 <= a <= MOST and 0 <= b <= MOST and 0 <= c <= MOST):
+                raise engine.damaged("a count")
         outcome = self.rule.take(a, b, c, now, cost, 0)
-        if outcome[0] == 0 or outcome[1] != a:
+        if outcome[0] == 0 or (at != 0 and outcome[1] != a):
+            if at == 0:
+                at = engine.insert(name, IS_KEY)
+                engine.put(at + 2, self.number)
+                engine.put(KEYS, engine.words[KEYS] + 1)
+                self.sweep(now, at)
             engine.put(at + 3, outcome[1])
             engine.put(at + 4, outcome[2])
             engine.put(at + 5, outcome[3])
@@ -147,6 +161,34 @@ cdef class InZone(Prepared):
         decision._now = now
         decision._cost = cost
         return decision
+
+    cdef int sweep(self, int64_t now, int64_t new) except -1:
+        """Forget keys of this limit that are as if never used, if the hand meets some."""
+        cdef Engine engine = self.engine
+        cdef int64_t hand = engine.words[HAND], at
+        cdef Words3 seen
+        cdef int step
+        for step in range(STEPS):
+            hand += 1
+            if not 0 < hand < engine.words[BUMP]:
+                hand = 1
+            at = engine.at(hand)
+            # Neither with another rule or a text of its key, nor with a reservation.
+            if (
+                at == new
+                or engine.words[at] & KIND != IS_KEY
+                or engine.words[at + 2] != self.number
+                or engine.words[at] >> COUNT
+            ):
+                continue
+            seen = self.rule.look(
+                engine.words[at + 3], engine.words[at + 4], engine.words[at + 5], now, 0
+            )
+            if seen[2] == 0:
+                engine.remove(at)
+                engine.put(KEYS, engine.words[KEYS] - 1)
+        engine.put(HAND, hand)
+        return 0
 
     cdef bint ready(self):
         """Whether nothing in this process stands in the way."""

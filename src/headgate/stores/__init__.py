@@ -20,8 +20,14 @@ def open_store(store: Store | str | None, clock: Clock | None = None) -> Store:
         return MemoryStore(clock=clock)
     if isinstance(store, str):
         scheme, mark, rest = store.partition("://")
+        if scheme == "zone" and mark:
+            from .zone import ZoneStore
+
+            return ZoneStore.from_url(store, clock)
         if scheme != "memory" or not mark or rest:
-            raise StoreError(f"no store for {store!r}; known is memory://")
+            raise StoreError(
+                f"no store for {store!r}; known are memory:// and zone:///path?size=16MiB"
+            )
         return MemoryStore(clock=clock)
     if not callable(getattr(store, "decide", None)):
         raise TypeError(f"store is a store or its URL, not {type(store).__name__}")

@@ -13,12 +13,14 @@ __all__ = ["Cell"]
 class Cell:
     """Reads a key's state once, works on it, and says what to keep."""
 
-    __slots__ = ("handle", "now", "rule", "seen", "state", "table")
+    __slots__ = ("again", "handle", "now", "rule", "seen", "state", "table")
 
     def __init__(self, table: Any, handle: Any, rule: Any, micros: int) -> None:
         self.table = table
         self.handle = handle
         self.rule = rule
+        self.again = False
+        """Whether a permit was taken that its token held before."""
         self.now = micros // rule.tick
         state = table.read(handle, rule, micros)
         self.seen = state is not None
@@ -57,11 +59,14 @@ class Cell:
         wait = rule.take(self.state, self.now, cost)
         if wait == 0:
             expires = self.now + -(-ttl // rule.tick) if ttl else 0
+            self.again = self.permits and token in self.state.held
             rule.put(self.state, self.now, cost, token, expires)
         return int(wait)
 
     def untake(self, cost: int, token: int) -> None:
         """Undo a take of this instant in a state that was changed in place."""
+        if self.again:
+            return
         if self.permits:
             self.rule.release(self.state, token)
         else:

@@ -20,7 +20,7 @@ from ..limit import Limit
 from .base import Prepared
 from .cell import Cell
 
-__all__ = ["HELD", "LocalStore", "Undo"]
+__all__ = ["HELD", "LocalStore", "Place", "Result", "Undo", "check_op"]
 
 OPS = ("take", "check", "shadow", "charge", "refund", "settle", "release", "renew", "reset")
 HELD = 60_000_000
@@ -128,8 +128,10 @@ class LocalStore:
         while self._put_off:
             for ask in self._put_off.pop():
                 self._answer(ask, self._place(ask), [])
+            self._commit()
         for table, handle, cost, at in self._expired():
             self._refund(self._cell(table, handle, table.rule_at(handle)), cost, at)
+            self._commit()
 
     def _decide(self, asks: Sequence[Ask]) -> list[Decision]:
         places = [self._place(ask) for ask in asks]  # bad input is found before any change
@@ -172,9 +174,7 @@ class LocalStore:
 
     def _place(self, ask: Ask) -> Place:
         """Where an ask belongs, and under which rule; errors for what cannot be asked."""
-        if ask.op not in OPS:
-            raise ValueError(f"unknown op {ask.op!r}; known are {', '.join(OPS)}")
-        check_cost(ask.cost)
+        check_op(ask)
         table = self._table(ask.space, ask.limit)
         handle = table.handle(ask.key)
         limit = table.own_limit(handle) or ask.limit
@@ -349,6 +349,13 @@ class LocalStore:
     def _until_room(self) -> int:
         """In how many microseconds there may be room, when there is none."""
         return HELD
+
+
+def check_op(ask: Ask) -> None:
+    """Errors for what no store can be asked."""
+    if ask.op not in OPS:
+        raise ValueError(f"unknown op {ask.op!r}; known are {', '.join(OPS)}")
+    check_cost(ask.cost)
 
 
 def _looking(ask: Ask) -> Ask:

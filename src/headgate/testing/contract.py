@@ -201,6 +201,13 @@ class StoreContract:
         assert ask_one(store, "check", free, "k").remaining == 99
         assert ask_one(store, "check", held, "k").remaining == 2
 
+    def test_a_refusal_leaves_a_permit_that_was_held_before(self, store: Store) -> None:
+        held, tight = Limit.parse("3 concurrent"), Limit.parse("1/minute")
+        asks = [Ask("take", held, "k", token=7), Ask("take", tight, "k")]
+        assert all(store.decide(asks))
+        assert not store.decide(asks)[1].allowed
+        assert ask_one(store, "check", held, "k").remaining == 2
+
     def test_one_key_asked_twice_is_charged_twice(self, store: Store) -> None:
         limit = Limit.parse("3/minute")
         ask = Ask("take", limit, "k")

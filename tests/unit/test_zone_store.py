@@ -1,0 +1,353 @@
+"""The zone by itself: what a full one does, and what it counts."""
+
+from __future__ import annotations
+
+import gc
+import random
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from zone_tools import in_order
+
+from headgate import Ask, Limit, Limiter, ManualClock, StoreError
+from headgate.stores.zone import ZoneStore
+
+START = 1_700_000_000.0
+RATE = Limit.parse("5/minute fixed-window")
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(START)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "zone"
+
+
+def fill(store: ZoneStore, limit: Limit = RATE) -> int:
+    """Enter new keys until not one more fits; how many there are."""
+    number = 0
+    while store._engine.free():
+        assert store.decide([Ask("take", limit, f"filler {number}")])[0].allowed
+        number += 1
+    return number
+
+
+class TestFull:
+    def test_idle_keys_make_room(self, path: Path, clock: ManualClock) -> None:
+        store = ZoneStore(path, size=1 << 16, clock=clock)
+        kept = fill(store)
+        assert store.keys == kept
+        clock.advance(60)
+        for number in range(kept):
+            assert store.decide([Ask("take", RATE, f"new {number}")])[0].allowed
+        assert (store.evicted, store.denied) == (0, 0)
+        assert store.keys <= kept
+        in_order(store)
+
+    def test_idle_keys_go_a_few_at_each_insert(self, path: Path, clock: ManualClock) -> None:
+        store = ZoneStore(path, size=1 << 16, clock=clock)
+        for number in range(100):
+            store.decide([Ask("take", RATE, f"old {number}")])
+        clock.advance(60)
+        for number in range(30):
+            store.decide([Ask("take", RATE, f"new {number}")])
+        assert store.keys < 60
+
+    def test_live_keys_are_evicted_and_counted(self, path: Path, clock: ManualClock) -> None:
+        store = ZoneStore(path, size=1 << 16, clock=clock)
+        hour = Limit.parse("5/hour fixed-window")
+        store.decide([Ask("take", hour, "keeper", 5)])
+        fill(store)
+        for number in range(300):
+            assert store.decide([Ask("take", RATE, f"new {number}")])[0].allowed
+        assert store.evicted == 300
+        # Those of the minute reset sooner than that of the hour.
+        assert not store.decide([Ask("take", hour, "keeper")])[0].allowed
+        in_order(store)
+
+    def test_deny(self, path: Path, clock: ManualClock) -> None:
+        store = ZoneStore(path, size=1 << 16, clock=clock, on_full="deny")
+        fill(store)
+        refused = store.decide([Ask("take", RATE, "new")])[0]
+        assert not refused.allowed
+        assert 0 < refused.retry_after <= 60
+        assert (store.evicted, store.denied) == (0, 1)
+        assert store.decide([Ask("take", RATE, "filler 0")])[0].allowed
+        clock.advance(refused.retry_after)
+        assert store.decide([Ask("take", RATE, "new")])[0].allowed
+        in_order(store)
+
+    @pytest.mark.parametrize("on_full", ["deny", "evict"])
+    def test_states_that_grow(self, path: Path, clock: ManualClock, on_full: str) -> None:
+        store = ZoneStore(path, size=1 << 16, clock=clock, on_full=on_full)
+        log = Limit.parse("1000/hour sliding-log")
+        store.decide([Ask("take", log, "grows")])
+        fill(store)
+        taken = 1
+        for _ in range(100):
+            clock.advance(0.01)
+            taken += store.decide([Ask("take", log, "grows")])[0].allowed
+            in_order(store)
+        left = store.decide([Ask("check", log, "grows")])[0].remaining
+        assert left == 1000 - taken
+        if on_full == "evict":
+            assert (taken, store.denied) == (101, 0)
+            assert store.evicted >= 6
+        else:
+            assert taken < 20
+            assert store.denied == 101 - taken
+
+    def test_what_is_held_or_reserved_stays(self, path: Path, clock: ManualClock) -> None:
+        store = ZoneStore(path, size=1 << 16, clock=clock)
+        held = Limit.parse("2 concurrent")
+        store.decide([Ask("take", held, "k", token=1)])
+        store.decide([Ask("take", RATE, "k", 4, token=2, ttl=3_600_000_000)])
+        for number in range(3000):
+            store.decide([Ask("take", RATE, f"new {number}")])
+        assert store.evicted > 1000
+        assert store.decide([Ask("check", held, "k")])[0].remaining == 1
+        assert store.decide([Ask("check", RATE, "k")])[0].remaining == 1
+        clock.advance(1)
+        store.decide([Ask("settle", RATE, "k", 1, token=2)])
+        assert store.decide([Ask("check", RATE, "k")])[0].remaining == 4
+
+    def test_when_nothing_can_go(self, path: Path, clock: ManualClock) -> None:
+        store = ZoneStore(path, size=1 << 16, clock=clock)
+        held = Limit.parse("2 concurrent")
+        number = 0
+        while store._engine.free() > 2:
+            number += 1
+            assert store.decide([Ask("take", held, f"{number}", token=1)])[0].allowed
+        refused = store.decide([Ask("take", held, "new", token=1), Ask("take", RATE, "new")])
+        assert not refused[0].allowed
+        assert refused[0].retry_after == 60
+        assert store.denied >= 1
+        in_order(store)
+        store.decide([Ask("release", held, "7", token=1)])
+        clock.advance(0.1)
+        assert store.decide([Ask("take", held, "new", token=1)])[0].allowed
+
+    def test_nobody_goes_for_a_call_that_is_refused(self, path: Path, clock: ManualClock) -> None:
+        store = ZoneStore(path, size=1 << 16, clock=clock)
+        tight = Limit.parse("1/hour")
+        store.decide([Ask("take", tight, "k")])
+        fill(store)
+        for number in range(20):
+            store.decide([Ask("take", RATE, f"new {number}"), Ask("take", tight, "k")])
+            store.decide([Ask("take", tight, f"new {number}", 2)])
+        assert (store.evicted, store.denied) == (0, 0)
+
+    def test_sticky_keys_stay_while_there_is_room(self, path: Path, clock: ManualClock) -> None:
+        store = ZoneStore(path, size=1 << 16, clock=clock)
+        limit = Limit.parse("5/minute token-bucket initial 0")
+        store.decide([Ask("take", limit, "k")])
+        clock.advance(3600)
+        for number in range(100):
+            store.decide([Ask("take", RATE, f"new {number}")])
+        assert store.decide([Ask("check", limit, "k")])[0].remaining == 5
+
+
+class TestReservations:
+    def test_any_number_may_expire_at_once(self, path: Path, clock: ManualClock) -> None:
+        store = ZoneStore(path, size=1 << 17, clock=clock)
+        limit = Limit.parse("100000/hour")
+        for token in range(1, 700):
+            ask = Ask("take", limit, f"user {token % 7}", token=token, ttl=10_000_000)
+            assert store.decide([ask])[0].allowed
+        assert store.stat()["reservations"] == 699
+        in_order(store)
+        clock.advance(10)
+        assert store.decide([Ask("check", limit, "user 1")])[0].remaining == 100_000
+        assert store.stat()["reservations"] == 0
+        in_order(store)
+
+    def test_in_order_of_expiry(self, path: Path, clock: ManualClock) -> None:
+        store = ZoneStore(path, size=1 << 16, clock=clock)
+        limit, chance = Limit.parse("100/hour"), random.Random(3)
+        ends = list(range(1, 41))
+        chance.shuffle(ends)
+        for token, end in enumerate(ends, 1):
+            store.decide([Ask("take", limit, "k", token=token, ttl=end * 1_000_000)])
+            in_order(store)
+        for token in (5, 9, 30):  # a longer life, a shorter one, and the same again
+            store.decide([Ask("renew", limit, "k", token=token, ttl=token * 1_000_000)])
+            ends[token - 1] = token
+            in_order(store)
+        for seconds in range(41):
+            open_ones = sum(end > seconds for end in ends)
+            assert store.decide([Ask("check", limit, "k")])[0].remaining == 100 - open_ones
+            clock.advance(1)
+        in_order(store)
+
+    def test_a_reset_drops_the_reservations_of_its_key_alone(
+        self, path: Path, clock: ManualClock
+    ) -> None:
+        store = ZoneStore(path, size=1 << 16, clock=clock)
+        limit = Limit.parse("100/hour")
+        for token in range(1, 21):
+            store.decide([Ask("take", limit, "ab"[token % 2], token=token, ttl=10**7)])
+        store.decide([Ask("reset", limit, "a")])
+        assert store.stat()["reservations"] == 10
+        in_order(store)
+        clock.advance(10)
+        assert store.decide([Ask("check", limit, "b")])[0].remaining == 100
+
+
+class TestLimitsKnown:
+    def test_own_limits_do_not_outlive_their_end(self, path: Path, clock: ManualClock) -> None:
+        store = ZoneStore(path, size=1 << 16, clock=clock)
+        for number in range(50):
+            store.assign("", RATE.id, f"{number}", Limit.parse(f"{number % 5 + 1}/hour"))
+        assert (store.stat()["own_limits"], store.stat()["limits"]) == (50, 5)
+        for number in range(50):
+            own = store.assigned("", RATE.id, f"{number}")
+            assert own is not None
+            assert own.amount == number % 5 + 1
+            store.assign("", RATE.id, f"{number}", None)
+        assert store.stat()["own_limits"] == 0
+        in_order(store)
+
+    def test_too_many_limits(
+        self, path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("headgate.stores.zone.registry.MOST_RULES", 10)
+        store = ZoneStore(path, size=1 << 16, clock=clock)
+        for number in range(1, 11):
+            store.decide([Ask("take", Limit.parse(f"{number}/hour"), "k")])
+        with pytest.raises(StoreError, match="knows 10 different limits and takes no more"):
+            store.decide([Ask("take", Limit.parse("11/hour"), "k")])
+        assert store.decide([Ask("take", Limit.parse("9/hour"), "other")])[0].allowed
+        in_order(store)
+
+    def test_elastic_limits(self, path: Path, clock: ManualClock) -> None:
+        store = ZoneStore(path, size=1 << 16, clock=clock)
+        limit = Limit.parse("100/hour elastic 50%")
+        for room in (0, 500, 1000, 250):
+            store.decide([Ask("take", limit, "k", 10, room=room)])
+        assert store.decide([Ask("check", limit, "k", room=1000)])[0].remaining == 110
+
+
+class TestKeys:
+    def test_top(self, path: Path, clock: ManualClock) -> None:
+        store = ZoneStore(path, size=1 << 17, clock=clock, keys=True)
+        keys: list[Any] = ["anna", ("user", "bert"), b"\xff\xfe", "c" * 2000, "\x1b[2Jd"]
+        for count, key in enumerate(keys):
+            for _ in range(count + 3):
+                store.decide([Ask("take", RATE, key, space="api")])
+        rows = store.top(3)
+        assert [row["hits"] + row["refusals"] for row in rows] == [7, 6, 5]
+        assert rows[0] == {
+            "space": "api", "limit": "5/minute fixed-window", "key": r"\x1b[2Jd", "hits": 5,
+            "refusals": 2,
+        }  # fmt: skip
+        assert [row["key"] for row in store.top()][2:] == [r"\xff\xfe", "(user, bert)", "anna"]
+        assert store.top()[1]["key"] == "c" * 397 + "..."
+        for number in range(2000):  # texts go with their keys
+            store.decide([Ask("take", RATE, f"new {number}")])
+        in_order(store)
+
+    def test_a_zone_without_keys_says_how_to_keep_them(self, path: Path) -> None:
+        with pytest.raises(StoreError, match="keys=yes"):
+            ZoneStore(path, size=1 << 16).top()
+
+
+class TestInside:
+    def test_a_finaliser_in_the_middle_of_a_decision(self, path: Path) -> None:
+        store = ZoneStore(path, size=1 << 19, clock=ManualClock(START))
+        permits = Limiter("100 concurrent", store=store)
+        rates = Limiter("10/second", "10/minute", store=store)
+
+        @permits.limited(key="k")
+        def items() -> Iterator[int]:
+            yield 1
+
+        threshold = gc.get_threshold()
+        gc.set_threshold(20, 2, 2)
+        try:
+            for number in range(500):
+                generator = items()
+                next(generator)
+                cycle: list[Any] = [generator]
+                cycle.append(cycle)
+                del generator, cycle
+                rates.hit(f"user {number % 50}")
+        finally:
+            gc.set_threshold(*threshold)
+        gc.collect()
+        assert permits.peek("k").remaining == 100
+        in_order(store)
+
+    def test_nothing_is_taken_in_the_middle_of_a_decision(self, path: Path) -> None:
+        store = ZoneStore(path, size=1 << 16, clock=ManualClock(START))
+        store.decide([Ask("take", RATE, "k", 3)])
+        with store._lock:
+            for call in (lambda: store.decide([Ask("take", RATE, "k")]), store.token):
+                with pytest.raises(StoreError, match="middle of its own decision"):
+                    call()
+            store.decide([Ask("refund", RATE, "k", 2, at=store.clock.micros())])
+        assert store.decide([Ask("check", RATE, "k")])[0].remaining == 4
+
+    def test_interrupts_leave_nothing_locked(self, path: Path) -> None:
+        store = ZoneStore(path, size=1 << 16)
+        limiter = Limiter("1000000/hour", "1000000/day cells 60", store=store)
+
+        class Interrupt(BaseException):
+            pass
+
+        def interrupt(*_: object) -> None:
+            raise Interrupt
+
+        old = signal.signal(signal.SIGALRM, interrupt)
+        for _ in range(300):
+            with pytest.raises(Interrupt):  # noqa: PT012 # it comes at any moment
+                signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-5, 1e-3))
+                while True:
+                    limiter.hit("k")
+        signal.signal(signal.SIGALRM, old)
+        assert not store.deciding()
+        answers: list[bool] = []
+        thread = threading.Thread(target=lambda: answers.append(limiter.hit("other").allowed))
+        thread.start()
+        thread.join(10)
+        assert answers == [True]
+        in_order(store)
+
+    def test_a_permit_given_back_elsewhere_is_found(self, path: Path, clock: ManualClock) -> None:
+        store = ZoneStore(path, size=1 << 16, clock=clock)
+        limit = Limit.parse("1 concurrent")
+        limiter = Limiter(limit, store=store)
+        store.decide([Ask("take", limit, "k", token=100)])
+        held: list[int] = []
+
+        def hold() -> None:
+            with limiter.hold("k", timeout=10) as permit:
+                held.append(permit.token)
+
+        thread = threading.Thread(target=hold)
+        thread.start()
+        pauses: list[int] = []
+        while len(pauses) < 20:
+            wakeup = clock.next_wakeup()
+            if wakeup is not None:
+                pauses.append(round((wakeup - clock.now()) * 1e6))
+                clock.advance(wakeup - clock.now())
+        assert pauses[0] == 2000
+        assert pauses == sorted(pauses)
+        assert pauses[-1] == 50_000
+        store.decide([Ask("release", limit, "k", token=100)])  # nobody here is told
+        clock.advance(0.05)
+        thread.join(10)
+        assert len(held) == 1
+
+    def test_bad_tokens(self, path: Path) -> None:
+        store = ZoneStore(path, size=1 << 16)
+        for token in (-1, 1 << 63):
+            with pytest.raises(ValueError, match="a token is an int"):
+                store.decide([Ask("take", RATE, "k", token=token, ttl=5)])
