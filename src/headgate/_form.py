@@ -87,7 +87,7 @@ def _choose() -> Form:
     try:
         built = import_module(f"{NATIVE}.built")
     except ImportError:
-        return Form(compiled=False, why="it was installed without a C compiler")
+        return Form(compiled=False, why="it was installed without a compiled form")
     try:
         import_module(f"{NATIVE}.{built.FIRST}")
     except ImportError as error:  # built for another interpreter, say

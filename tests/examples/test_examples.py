@@ -50,6 +50,12 @@ OUTCOMES: dict[str, Any] = {
     ],
     "paced_calls": [(page, place / 5) for place, page in enumerate([0, 1, 9, 2, 3, 4, 5, 6, 7, 8])],
     "plans": {"ann": 10, "bob": 100, "guest": 2, "ann, upgraded": 90, "guest, helped": 3},
+    "workers": {"memory": 400, "zone": 100},
+    "zone_top": [
+        ("(ip, 10.0.0.8)", 20, 460),
+        ("(ip, 10.0.0.9)", 20, 11),
+        ("(ip, 10.0.0.7)", 12, 0),
+    ],
 }
 
 

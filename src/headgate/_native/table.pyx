@@ -3,7 +3,7 @@
 Keys are known by a keyed 64-bit hash. A table is one segment while it is small, then 16, then
 256, each an array in which keys stand in the order of their hashes, as near as they can to the place
 their hash names; so a key that is not there is missed early, a key that goes leaves no gap, and
-a segment grows by a sixteenth in one pass over itself. Three words of state stand in the slot;
+a large segment grows by a 32nd in one pass over itself. Three words of state stand in the slot;
 the state of a spread algorithm is a Python object, packed into bytes unless it was used lately.
 """
 

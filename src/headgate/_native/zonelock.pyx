@@ -38,6 +38,12 @@ cdef extern from *:
         if (!headgate_known) headgate_known = syscall(SYS_gettid);
         return headgate_known;
     }
+    /* A robust mutex names the thread that holds it, and that at every moment. */
+    #if defined(__GLIBC__)
+    #define headgate_owner(mutex) (*(volatile int *)(mutex) & 0x3fffffff)
+    #else
+    #define headgate_owner(mutex) 0
+    #endif
     /* A monotonic deadline where the library knows one; a step of the wall clock would else
        shorten or stretch one slice of a wait. */
     #if defined(__GLIBC__) && __GLIBC_PREREQ(2, 30)
@@ -56,6 +62,7 @@ cdef extern from *:
     }
     #else
     #define headgate_robust 0
+    #define headgate_owner(mutex) 0
     static int headgate_consistent(pthread_mutex_t *mutex) { return 0; }
     static int headgate_init(pthread_mutex_t *mutex) { return ENOSYS; }
     static void headgate_begin(void) { }
@@ -84,6 +91,7 @@ cdef extern from *:
     int headgate_consistent(pthread_mutex_t*) nogil
     int headgate_init(pthread_mutex_t*) nogil
     void headgate_begin()
+    int headgate_owner(pthread_mutex_t*) nogil
     bint headgate_alike(pthread_mutex_t*, pthread_mutex_t*)
     long headgate_thread() nogil
     int headgate_lock_for(pthread_mutex_t*, long) nogil
@@ -210,8 +218,7 @@ cdef class RobustLock:
     cdef int wait(self, double patience) except -1:
         """Wait without the interpreter; an error number, or StoreError when it was too long."""
         cdef int error
-        cdef int64_t spent = 0
-        cdef bint looked = False
+        cdef int64_t spent = 0, look = LOOK, holder
         cdef pthread_mutex_t* mutex = self.mutex()
         while True:
             with nogil:
@@ -219,11 +226,10 @@ cdef class RobustLock:
             if error != ETIMEDOUT:
                 return error
             spent += SLICE
-            if spent > patience * 1e9 or (not looked and spent >= LOOK):
-                looked = True
-                answer = self.waited(
-                    self.engine.path, self.engine.get(HOLDER), patience, spent > patience * 1e9
-                )
+            if spent > patience * 1e9 or spent >= look:
+                look += LOOK
+                holder = headgate_owner(mutex) or self.engine.get(HOLDER)
+                answer = self.waited(self.engine.path, holder, patience, spent > patience * 1e9)
                 if answer is not None:
                     raise answer
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 import random
+import struct
+import sys
 import time
 
 from ...errors import StoreError
@@ -26,7 +28,7 @@ __all__ = ["FileLock", "waited"]
 NAP = 50e-6
 LONGEST = 250e-6
 LOOK = 0.01
-"""After so many seconds a waiter looks who it is waiting for."""
+"""Every so many seconds a waiter looks who it is waiting for."""
 
 
 def waited(path: str, holder: int, patience: float, enough: bool) -> StoreError | None:
@@ -88,7 +90,7 @@ class FileLock:
         if self._try():
             return
         begin = time.monotonic()
-        me, looked, nap = os.getpid(), False, NAP
+        me, look, nap = os.getpid(), LOOK, NAP
         while True:
             self._engine.poke(WAITING, me)
             time.sleep(nap * random.uniform(0.5, 1))
@@ -96,14 +98,28 @@ class FileLock:
                 break
             nap = min(LONGEST, nap * 1.1)
             spent = time.monotonic() - begin
-            if spent > patience or (not looked and spent > LOOK):
-                looked = True
-                holder = self._engine.get(HOLDER)
+            if spent > patience or spent > look:
+                look += LOOK
+                holder = self._owner()
                 error = waited(self._engine.path, holder, patience, spent > patience)
                 if error is not None:
                     raise error
         if self._engine.get(WAITING) == me:
             self._engine.poke(WAITING, 0)
+
+    def _owner(self) -> int:
+        """Who holds the lock, as the kernel knows it where it can be asked."""
+        if sys.platform == "linux":
+            asked = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+            try:
+                kind, _, _, _, owner = struct.unpack(
+                    "hhqqi4x", fcntl.fcntl(self._file, fcntl.F_GETLK, asked)
+                )
+            except OSError:
+                kind = fcntl.F_UNLCK
+            if kind != fcntl.F_UNLCK and owner > 0:
+                return int(owner)
+        return self._engine.get(HOLDER)
 
     def _try(self) -> bool:
         try:
