@@ -66,9 +66,9 @@ class Front:
         self._share = refuse_share
         self._over = 0.0
         self._over_lock = threading.Lock()
-        plain = limit_for is None and refuse_share == 1 and len(self.limits) == 1
-        ways = [self.store.quick(name, limit) for limit in self.limits]
-        self._prepared = ways[0] if plain else None
+        way = self.store.quick(name, self.limits)
+        plain = limit_for is None and refuse_share == 1
+        self._prepared = way if plain else None
         self.open()
         if isinstance(self.store, MemoryStore):
             made(self)

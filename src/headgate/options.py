@@ -105,8 +105,13 @@ def tick_of(limit: Limit) -> int:
         window = limit.window // tick
         if 2 * most * window >= CEILING:
             continue
-        if limit.cells is not None and not limit.cells <= window < CEILING // limit.cells:
-            raise BadOption("cells", f"{limit.cells} cells do not fit into {window} ticks of time")
+        if limit.cells is not None:
+            if limit.cells > window:
+                raise BadOption(
+                    "cells", f"{limit.cells} cells do not fit into {window} ticks of time"
+                )
+            if limit.cells * window >= CEILING:
+                continue
         if limit.warm_up:
             # Both scales of warm_up.py: a permit's and the full coldness.
             cold, span = limit.cold, limit.warm_up // tick

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,7 +34,7 @@ Cost = tuple[str, int]
 class RoomyZone(ZoneStore):
     """A zone that takes limits which could outgrow it: traces here are short."""
 
-    def quick(self, space: str, limit: Limit) -> None:
+    def quick(self, space: str, limits: Sequence[Limit]) -> None:
         """Nothing prepared, and nothing refused."""
 
 

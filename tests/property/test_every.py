@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from math import inf
 from typing import Any
 
@@ -89,7 +90,7 @@ def play(limiter: Limiter, clock: ManualClock, call: Call) -> object:
 class LongWay(MemoryStore):
     """A store without the short way."""
 
-    def quick(self, space: str, limit: Limit) -> None:
+    def quick(self, space: str, limits: Sequence[Limit]) -> None:
         return None
 
 

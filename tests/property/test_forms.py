@@ -93,6 +93,33 @@ def test_limiters_of_both_forms_answer_alike(text: str, trace: list[Any]) -> Non
     assert [repr(d) for d in one.hit_many(keys)] == [repr(d) for d in other.hit_many(keys)]
 
 
+SEVERAL = (
+    ("10/second", "15/minute gcra"), ("3/second token-bucket", "5/10s fixed-window", "7/minute"),
+    ("2/second even", "9/minute leaky-bucket burst 3"), ("5/s queue 3", "20/minute first-hit"),
+    ("3/second debt", "10/minute"), ("4/second", "9/minute cells 6"),
+    ("2/second burst 2 initial 0", "9/minute gcra"), ("3/s", "1/day tz Asia/Tokyo", "5/hour"),
+)  # fmt: skip
+
+
+@given(
+    st.sampled_from(SEVERAL), st.lists(calls.filter(lambda call: call[0] != "back"), max_size=40)
+)
+def test_several_limits_answer_alike_in_both_forms(texts: Any, trace: list[Any]) -> None:
+    clocks = headgate.ManualClock(1_000_000), pure().ManualClock(1_000_000)
+    one = headgate.Limiter(*texts, clock=clocks[0])
+    other = pure().Limiter(*texts, clock=clocks[1])
+    for call in trace:
+        answers = []
+        for limiter, clock in ((one, clocks[0]), (other, clocks[1])):
+            try:
+                answers.append(play(limiter, clock, call))
+            except (headgate.LimitExceeded, pure().LimitExceeded):
+                answers.append("refused")
+        assert answers[0] == answers[1], call
+        looks = [repr(limiter.hit("a").parts) for limiter in (one, other)]
+        assert looks[0] == looks[1]
+
+
 @given(limits, st.lists(st.tuples(cost, steps), min_size=1, max_size=60))
 def test_packed_states_come_back(text: str, trace: list[tuple[int, int]]) -> None:
     pair = Pair(text, 0)

@@ -123,7 +123,7 @@ def test_a_bucket_that_starts_empty_is_not_emptied_by_forgetting(
 def test_the_short_way_answers_as_decide_does(case: Case, manual_clock: ManualClock) -> None:
     limit = Limit.parse(case.limit)
     short, long = (MemoryStore(clock=manual_clock) for _ in range(2))
-    quick = short.quick("", limit)
+    quick = short.quick("", [limit])
     assert quick is not None
     draw = random.Random(case.limit)
     keys: list[Key] = ["a", "b", ("c", "d"), "ü"]

@@ -15,6 +15,7 @@ from zone_tools import in_order
 
 from headgate import Ask, Limit, Limiter, ManualClock, StoreError
 from headgate.stores.zone import ZoneStore
+from headgate.testing.cases import ALGORITHMS
 
 START = 1_700_000_000.0
 RATE = Limit.parse("5/minute fixed-window")
@@ -351,3 +352,39 @@ class TestInside:
         for token in (-1, 1 << 63):
             with pytest.raises(ValueError, match="a token is an int"):
                 store.decide([Ask("take", RATE, "k", token=token, ttl=5)])
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        *([case.limit] for case in ALGORITHMS),
+        ["10/second", "15/minute gcra"],
+        ["3/second token-bucket", "5/10s fixed-window", "7/minute"],
+        ["2/second even", "9/minute cells 6"],
+    ],
+    ids=", ".join,
+)
+def test_the_short_way_answers_as_decide_does(
+    texts: list[str], tmp_path: Path, clock: ManualClock
+) -> None:
+    short, long = (ZoneStore(tmp_path / name, clock=clock) for name in ("short", "long"))
+    limiter = Limiter(*texts, store=short)
+    limits = [Limit.parse(text) for text in texts]
+    draw = random.Random(str(texts))
+    keys: list[Any] = ["a", "b", ("c", "d"), "ü", *(f"user {number}" for number in range(30))]
+    for _ in range(400):
+        clock.advance(draw.choice([0, 0, 0.01, 0.1, 0.5, 3]))
+        key, cost = draw.choice(keys), draw.choice([1, 1, 1, 0, 2, 5])
+        one = limiter.hit(key, cost)
+        other = long.decide([Ask("take", limit, key, cost) for limit in limits])
+        assert [repr(part) for part in one.parts] == [repr(part) for part in other]
+    in_order(short)
+    in_order(long)
+
+
+def test_the_texts_of_keys_are_counted_on_the_short_way_too(path: Path, clock: ManualClock) -> None:
+    store = ZoneStore(path, clock=clock, keys=True)
+    limiter = Limiter("2/minute", "3/hour", store=store)
+    for _ in range(5):
+        limiter.hit("k")
+    assert {(row["hits"], row["refusals"]) for row in store.top()} == {(2, 3), (2, 0)}

@@ -11,22 +11,24 @@ cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.list cimport PyList_GET_SIZE
 from cpython.long cimport PyLong_CheckExact
+from cpython.ref cimport Py_INCREF
+from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
 from .algorithms.base cimport Algorithm, Words3, Words4
-from .decision cimport Decision, Refusal
+from .decision cimport Decision, Glance, Refusal
 from .hashing cimport sip_begin, sip_end, sip_word, word_at
 from .quick cimport Prepared
 from .stores.zone.engine cimport Engine
 from .zonelock cimport RobustLock
 
-from headgate.decision import Ask
+from headgate.decision import Ask, joined
 from headgate.keys import encode
 from headgate.stores.zone import places
 
-__all__ = ["InZone"]
+__all__ = ["InZone", "InZoneTogether", "together"]
 
 cdef extern from *:
     """
@@ -42,6 +44,7 @@ cdef extern from *:
     int64_t hg_nanos() nogil
 
 cdef enum:
+    MANY = 8  # limits that are decided together on the short way
     LONGEST = 256  # bytes of a key that the short way has room for
 
 cdef int64_t CEILING = 1 << 53
@@ -52,6 +55,13 @@ cdef int64_t IS_KEY = places.IS_KEY, LINK = places.LINK, KIND = places.KIND, COU
 cdef int64_t HAND = places.HAND, BUMP = places.BUMP, KEYS = places.KEYS
 cdef int64_t NARROW = 64  # with fewer free chunks than this, room is made the longer way
 cdef int STEPS = 8  # how many chunks are looked at for each new key
+
+cdef struct Found:
+    int64_t at  # where the key is; 0 if it is new
+    int64_t a
+    int64_t b
+    int64_t c
+    Words4 outcome
 
 
 @cython.final
@@ -105,6 +115,12 @@ cdef class InZone(Prepared):
         name[0] = <int64_t>sip_end(v, room, self.resting + length, self.before + length, 1, 3)
         return True
 
+    cdef int64_t instant(self) except -1:
+        """The time in microseconds."""
+        if self.timed:
+            return <uint64_t>(hg_nanos() + self.offset) // 1000
+        return self.micros()
+
     cdef int64_t now(self) except -1:
         """The time in ticks."""
         cdef int64_t nanos
@@ -118,46 +134,65 @@ cdef class InZone(Prepared):
         nanos = self.micros()
         return nanos // self.tick
 
-    cdef Decision take(self, int64_t name, int64_t now, int64_t cost):
-        """A decision, or None where the longer way must be gone; the lock is held."""
+    cdef bint takes(self, int64_t name, int64_t now, int64_t cost, Found* found) except -1:
+        """Ask for a key as it is; False where the longer way must be gone. The lock is held."""
         cdef Engine engine = self.engine
-        cdef int64_t at, a, b, c, first = engine.words[EARLIEST]
-        cdef Words4 outcome
-        cdef Decision decision
+        cdef int64_t first = engine.words[EARLIEST], a = 0, b = 0, c = 0
         if engine.words[OWN] or (0 < first <= now * self.tick):
-            return None
-        at = engine.find(name, IS_KEY)
-        a = b = c = 0
-        if at == 0:
+            return False
+        found.at = engine.find(name, IS_KEY)
+        if found.at == 0:
             if self.keeps or engine.free() < NARROW:
-                return None
-        elif engine.words[at + 2] & LINK != self.number:
-            return None
+                return False
+        elif engine.words[found.at + 2] & LINK != self.number:
+            return False
         else:
-            a, b, c = engine.words[at + 3], engine.words[at + 4], engine.words[at + 5]
+            a, b, c = (
+                engine.words[found.at + 3], engine.words[found.at + 4], engine.words[found.at + 5]
+            )
             if not (0 <= a <= MOST and 0 <= b <= MOST and 0 <= c <= MOST):
                 raise engine.damaged("a count")
-        outcome = self.rule.take(a, b, c, now, cost, 0)
-        if outcome[0] == 0 or (at != 0 and outcome[1] != a):
-            if at == 0:
-                at = engine.insert(name, IS_KEY)
-                engine.put(at + 2, self.number)
-                engine.put(KEYS, engine.words[KEYS] + 1)
-                self.sweep(now, at)
-            engine.put(at + 3, outcome[1])
-            engine.put(at + 4, outcome[2])
-            engine.put(at + 5, outcome[3])
-            engine.commit()
-        if self.keeps:
-            engine.words[at + (6 if outcome[0] == 0 else 7)] += 1
+        found.a, found.b, found.c = a, b, c
+        found.outcome = self.rule.take(a, b, c, now, cost, 0)
+        return True
+
+    cdef int keep(self, int64_t name, int64_t now, Found* found) except -1:
+        """Write what a take left of a key, which may be new."""
+        cdef Engine engine = self.engine
+        if found.at == 0:
+            found.at = engine.insert(name, IS_KEY)
+            engine.put(found.at + 2, self.number)
+            engine.put(KEYS, engine.words[KEYS] + 1)
+            self.sweep(now, found.at)
+        engine.put(found.at + 3, found.outcome[1])
+        engine.put(found.at + 4, found.outcome[2])
+        engine.put(found.at + 5, found.outcome[3])
+        return 0
+
+    cdef int note(self, int64_t now, Found* found, bint passed) except -1:
+        """Count, where keys are kept, and note the time."""
+        if self.keeps and found.at:
+            self.engine.words[found.at + (6 if passed else 7)] += 1
         if self.timed:
-            engine.words[LATEST] = now * self.tick
-        if outcome[0] == 0:
+            self.engine.words[LATEST] = now * self.tick
+        return 0
+
+    cdef Decision take(self, int64_t name, int64_t now, int64_t cost):
+        """A decision, or None where the longer way must be gone; the lock is held."""
+        cdef Found found
+        cdef Decision decision
+        if not self.takes(name, now, cost, &found):
+            return None
+        if found.outcome[0] == 0 or (found.at != 0 and found.outcome[1] != found.a):
+            self.keep(name, now, &found)
+            self.engine.commit()
+        self.note(now, &found, found.outcome[0] == 0)
+        if found.outcome[0] == 0:
             decision = Decision.__new__(Decision)
         else:
             decision = Refusal.__new__(Refusal)
         decision._source = self.rule
-        decision._outcome = outcome
+        decision._outcome = found.outcome
         decision._now = now
         decision._cost = cost
         return decision
@@ -242,3 +277,102 @@ cdef class InZone(Prepared):
                 decision = self.alone(name, cost)
             found.append(decision if decision is not None else self.longer(key, cost, False))
         return found
+
+
+@cython.final
+cdef class InZoneTogether(Prepared):
+    """Takes of several limits from a zone: all of them or none."""
+
+    cdef list parts
+    cdef InZone first
+
+    def __init__(self, parts):
+        self.parts = parts
+        self.first = parts[0]
+
+    cdef take_one(self, key, cost, partial):
+        cdef int64_t names[MANY]
+        cdef int64_t micros
+        cdef int i, count = <int>PyList_GET_SIZE(self.parts)
+        if partial or not PyLong_CheckExact(cost) or not 0 < cost < CEILING:
+            return self.longer(key, cost, partial)
+        for i in range(count):
+            if not (<InZone>self.parts[i]).name(key, &names[i]):
+                return self.longer(key, cost, partial)
+            if not (<InZone>self.parts[i]).ready():
+                return self.longer(key, cost, partial)
+        micros = self.first.instant()
+        found = PyTuple_New(count)
+        if not self.first.lock.enter_quickly():
+            return self.longer(key, cost, partial)
+        try:
+            done = self.take(names, micros, cost, found)
+        finally:
+            if self.first.engine.pending():
+                self.first.engine.rollback()
+            self.first.lock.leave_quickly()
+        return joined(found) if done else self.longer(key, cost, partial)
+
+    cdef bint take(self, int64_t* names, int64_t micros, int64_t cost, tuple decisions) except -1:
+        """Fill in the decisions; False where the longer way must be gone."""
+        cdef Found found[MANY]
+        cdef InZone part
+        cdef Decision decision
+        cdef int64_t now
+        cdef int i, count = <int>PyList_GET_SIZE(self.parts)
+        cdef bint passed = True
+        for i in range(count):
+            part = <InZone>self.parts[i]
+            if not part.takes(names[i], micros // part.tick, cost, &found[i]):
+                return False
+            passed = passed and found[i].outcome[0] == 0
+        for i in range(count):
+            part = <InZone>self.parts[i]
+            now = micros // part.tick
+            if passed or (
+                found[i].outcome[0] != 0 and found[i].at and found[i].outcome[1] != found[i].a
+            ):
+                part.keep(names[i], now, &found[i])
+        self.first.engine.commit()
+        for i in range(count):
+            part = <InZone>self.parts[i]
+            now = micros // part.tick
+            if passed or found[i].outcome[0] != 0:
+                part.note(now, &found[i], passed)
+            if passed:
+                decision = Decision.__new__(Decision)
+            elif found[i].outcome[0] == 0:  # it would have passed alone: what is left is as before
+                found[i].outcome[1] = found[i].a
+                found[i].outcome[2] = found[i].b
+                found[i].outcome[3] = found[i].c
+                decision = Glance.__new__(Glance)
+            else:
+                decision = Refusal.__new__(Refusal)
+            decision._source = part.rule
+            decision._outcome = found[i].outcome
+            decision._now = now
+            decision._cost = cost
+            Py_INCREF(decision)
+            PyTuple_SET_ITEM(decisions, i, decision)
+        return True
+
+    def longer(self, key, cost, partial):
+        """The same take by way of decide."""
+        least = 1 if partial else -1
+        asks = [
+            Ask("take", (<InZone>part).limit, key, cost, (<InZone>part).space, 0, least)
+            for part in self.parts
+        ]
+        return joined(tuple(self.first.store.decide(asks)))
+
+    def hit_many(self, list keys, cost):
+        """Independent decisions, in order; others get in between them."""
+        cdef int64_t name = 0
+        for key in keys:  # bad input is found before anything is taken
+            self.first.name(key, &name)
+        return [self.take_one(key, cost, False) for key in keys]
+
+
+def together(ways):
+    """A take of several limits at once, if they are not too many."""
+    return InZoneTogether(ways) if len(ways) <= MANY else None

@@ -49,8 +49,8 @@ class Store(Protocol):
         """Answer groups of asks, each all-or-nothing by itself, in one crossing."""
         ...
 
-    def quick(self, space: str, limit: Limit) -> Prepared | None:
-        """A prepared take of one limit, if this store has a shorter way for it."""
+    def quick(self, space: str, limits: Sequence[Limit]) -> Prepared | None:
+        """A prepared take of these limits together, if this store has a shorter way for it."""
         ...
 
     def forecast(self, asks: Sequence[Ask], ahead: int) -> int:

@@ -67,8 +67,8 @@ class LocalStore:
         """Answer groups of asks, each all-or-nothing by itself."""
         return [self.decide(group) for group in groups]
 
-    def quick(self, space: str, limit: Limit) -> Prepared | None:
-        """A prepared take of one limit, if there is a shorter way for it."""
+    def quick(self, space: str, limits: Sequence[Limit]) -> Prepared | None:
+        """A prepared take of these limits together, if there is a shorter way for it."""
         return None
 
     def forecast(self, asks: Sequence[Ask], ahead: int) -> int:

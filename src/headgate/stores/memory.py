@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ..algorithms import Concurrency
@@ -15,7 +15,7 @@ from ..limit import Limit
 from .base import Prepared
 from .cell import Cell
 from .local import HELD, LocalStore
-from .quick import Guard, quick_spread, quick_words
+from .quick import Guard, quick_spread, quick_together, quick_words
 from .reclaim import Reclaimer
 from .reservations import Reservations
 from .table import Table, handle_of
@@ -72,14 +72,17 @@ class MemoryStore(LocalStore):
         """How many live keys were forgotten because the store was full."""
         return self._reclaimer.evicted
 
-    def quick(self, space: str, limit: Limit) -> Prepared | None:
-        """A prepared take of one limit, if there is a shorter way for it."""
+    def quick(self, space: str, limits: Sequence[Limit]) -> Prepared | None:
+        """A prepared take of these limits together, if there is a shorter way for it."""
         with self._lock:
-            table = self._table(space, limit)
-        if limit.elastic or limit != table.rule.limit or isinstance(table.rule, Concurrency):
-            return None
-        make = quick_words if table.rule.words else quick_spread
-        return make(self, table, space, limit)
+            tables = [self._table(space, limit) for limit in limits]
+        ways: list[Any] = []
+        for table, limit in zip(tables, limits, strict=True):
+            if limit.elastic or limit != table.rule.limit or isinstance(table.rule, Concurrency):
+                return None
+            make = quick_words if table.rule.words else quick_spread
+            ways.append(make(self, table, space, limit))
+        return ways[0] if len(ways) == 1 else quick_together(ways)
 
     def deciding(self) -> bool:
         """Whether this thread is in the middle of a decision of this store."""

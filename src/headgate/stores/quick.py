@@ -8,6 +8,7 @@ lock and the decision are handled without their methods' frames.
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from .memory import MemoryStore
     from .table import Table
 
-__all__ = ["Guard", "Plain", "quick_spread", "quick_words"]
+__all__ = ["Guard", "Plain", "quick_spread", "quick_together", "quick_words"]
 
 Guard = threading.RLock
 """What keeps others out while a store decides."""
@@ -151,6 +152,11 @@ def quick_spread(store: MemoryStore, table: Table, space: str, limit: Limit) -> 
         return store.decide((Ask("take", limit, key, cost, space, 0, 1 if partial else -1),))[0]
 
     return Plain(hit)
+
+
+def quick_together(ways: Sequence[Plain]) -> Plain | None:
+    """None: several limits at once have no shorter way in pure Python."""
+    return None
 
 
 def _lock(store: MemoryStore) -> tuple[Any, Any, Any]:

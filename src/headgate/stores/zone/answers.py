@@ -134,7 +134,7 @@ class ZoneAnswers(LocalStore):
 
     def _count(self, ask: Ask, decision: Decision) -> None:
         at = self._engine.find(self._table(ask.space, ask.limit).handle(ask.key), IS_KEY)
-        if at:
+        if at and (decision.granted or not decision.allowed):
             place = at + (HITS if decision.allowed else REFUSALS)
             self._engine.poke(place, self._engine.get(place) + 1)
 

@@ -7,7 +7,7 @@ cannot use a zone of the other.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from importlib import import_module
 from typing import Any
@@ -69,15 +69,24 @@ class Form:
 
         return name_of
 
-    def quick(self, store: Any, zone: Any, table: Any, space: str, limit: Limit) -> Any:
-        """A prepared take of one limit, where there is a shorter way than decide."""
-        if self.number != ROBUST or table.rule.sticky or limit.elastic:
+    def quick(
+        self, store: Any, zone: Any, tables: Sequence[Any], space: str, limits: Sequence[Limit]
+    ) -> Any:
+        """A prepared take of these limits, where there is a shorter way than decide."""
+        if self.number != ROBUST:
             return None
-        if type(table.rule) not in import_module("headgate._native.quick").PLAIN:
-            return None  # no Python code runs inside the lock on the short way
-        first, second = zone.engine.get(HASH_KEY), zone.engine.get(HASH_KEY + 1)
+        plain = import_module("headgate._native.quick").PLAIN
+        for table, limit in zip(tables, limits, strict=True):
+            # No Python code runs inside the lock on the short way.
+            if type(table.rule) not in plain or table.rule.sticky or limit.elastic:
+                return None
+        secret = zone.engine.get(HASH_KEY), zone.engine.get(HASH_KEY + 1)
         native: Any = import_module("headgate._native.zonequick")
-        return native.InZone(store, zone, table, space, limit, first, second)
+        ways = [
+            native.InZone(store, zone, table, space, limit, *secret)
+            for table, limit in zip(tables, limits, strict=True)
+        ]
+        return ways[0] if len(ways) == 1 else native.together(ways)
 
 
 def this_form() -> Form:

@@ -14,7 +14,6 @@ from ...limit import Limit
 from ..base import Prepared
 from .address import read_address
 from .answers import ZoneAnswers
-from .form import this_form
 from .layout import check_size, shape_of
 from .places import DENIED, EVICTED, KEYS, RECOVERIES, TOKENS
 from .report import busiest, figures
@@ -157,15 +156,15 @@ class ZoneStore(ZoneAnswers):
             self._commit()
         return answers
 
-    def quick(self, space: str, limit: Limit) -> Prepared | None:
-        """A prepared take of one limit; an error if the limit could outgrow the zone."""
+    def quick(self, space: str, limits: Sequence[Limit]) -> Prepared | None:
+        """A prepared take of these limits; an error if one could outgrow the zone."""
         self._open()
-        check_fits(limit, shape_of(self._zone.size), self._zone.path)
-        table = self._table(space, limit)
-        if limit != table.rule.limit:
+        for limit in limits:
+            check_fits(limit, shape_of(self._zone.size), self._zone.path)
+        tables = [self._table(space, limit) for limit in limits]
+        if any(limit != table.rule.limit for limit, table in zip(limits, tables, strict=True)):
             return None
-        way: Prepared | None = this_form().quick(self, self._zone, table, space, limit)
-        return way
+        return self._zone.quick(self, tables, space, limits)
 
     def token(self) -> int:
         """A new token, larger than every earlier one of this zone."""
