@@ -7,8 +7,9 @@ BENCH := .venv-bench
 BIN := $(VENV)/bin
 
 # Whatever the compiled form is made of.
-SOURCES := setup.py src/headgate/decision.py $(wildcard src/headgate/algorithms/*.py) \
-	$(shell find src/headgate/stores/zone src/headgate/_native -name '*.p*' ! -name '*.pyc')
+SOURCES := setup.py src/headgate/decision.py src/headgate/stores/local.py \
+	src/headgate/stores/cell.py $(wildcard src/headgate/algorithms/*.py) \
+	$(shell find src/headgate/stores/zone src/headgate/_native -name '*.p*' ! -name '*.pyc' ! -name built.py)
 
 .PHONY: run test lint build soak bench chart clean
 
@@ -34,7 +35,6 @@ soak: $(VENV)/native
 
 bench: $(BENCH)/ready
 	$(BENCH)/bin/python -m benchmarks.run
-	$(BENCH)/bin/python -m benchmarks.users
 	$(BENCH)/bin/python -m benchmarks.chart
 
 chart: $(BENCH)/ready

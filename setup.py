@@ -56,6 +56,8 @@ DIRECTIVES = {
     "language_level": 3,
     "annotation_typing": False,  # an int of Python has no bounds; C types stand in the .pxd
     "binding": False,
+    "embedsignature": True,  # so that help() and inspect show what a call takes
+    "embedsignature.format": "clinic",
 }
 
 
