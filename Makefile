@@ -11,7 +11,7 @@ SOURCES := setup.py src/headgate/decision.py src/headgate/stores/local.py \
 	src/headgate/stores/cell.py $(wildcard src/headgate/algorithms/*.py) \
 	$(shell find src/headgate/stores/zone src/headgate/_native -name '*.p*' ! -name '*.pyc' ! -name built.py)
 
-.PHONY: run test lint build soak bench chart clean
+.PHONY: run test lint build soak sanitize bench chart clean
 
 run: $(VENV)/native
 	$(BIN)/headgate loadcheck
@@ -32,6 +32,20 @@ lint: $(VENV)/ready
 
 soak: $(VENV)/native
 	HEADGATE_EXAMPLES=$(or $(EXAMPLES),5000) $(BIN)/python -m pytest -n 2 --timeout 7200 tests/property
+
+# The C code in a build of its own that watches every access to memory; needs gcc or clang.
+SANITIZED := build/sanitized
+FLAGS := -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -O1
+sanitize: $(VENV)/ready
+	rm -rf $(SANITIZED) && mkdir -p $(SANITIZED)
+	cp -r src tests setup.py pyproject.toml README.md LICENSE MANIFEST.in $(SANITIZED)
+	find $(SANITIZED) -name '*.so' -delete
+	cd $(SANITIZED) && HEADGATE_CFLAGS="$(FLAGS)" $(CURDIR)/$(BIN)/python setup.py -q build_ext --inplace
+	cd $(SANITIZED) && ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc PYTHONPATH=src:tests \
+		LD_PRELOAD="$$(cc -print-file-name=libasan.so) $$(cc -print-file-name=libubsan.so)" \
+		$(CURDIR)/$(BIN)/python -m pytest -p no:cacheprovider -n 2 tests/contract \
+		tests/unit/test_memory_store.py tests/unit/test_compiled.py tests/unit/test_zone_store.py \
+		tests/unit/test_zone_fuzz.py tests/fault/test_table.py tests/property/test_forms.py
 
 bench: $(BENCH)/ready
 	$(BENCH)/bin/python -m benchmarks.run

@@ -222,7 +222,7 @@ cdef class InZone(Prepared):
             if seen[2] == 0:
                 engine.remove(at)
                 engine.put(KEYS, engine.words[KEYS] - 1)
-        engine.put(HAND, hand)
+        engine.poke(HAND, hand)  # wherever it is, it goes on: nothing to undo
         return 0
 
     cdef bint ready(self):

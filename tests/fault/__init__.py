@@ -1,0 +1,1 @@
+"""Fault tests: real servers, real kills, real crashes."""
