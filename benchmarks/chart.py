@@ -14,14 +14,14 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 _HERE = Path(__file__).parent
-_OURS = "headgate"
+_OURS = ("headgate", "headgate-pure")
 _PANELS = {
     "hot-allowed": "one hot key, allowed",
     "hot-refused": "one hot key, refused",
     "many-keys": "100,000 keys, random order",
 }
 _INK, _FAINT, _GRID = "#1f2933", "#6b7785", "#e4e8ec"
-_COLOUR, _RIVAL, _INEXACT = "#0b7285", "#a9b4c0", "#edf0f3"
+_COMPILED, _PURE, _RIVAL, _INEXACT = "#0b7285", "#66b3c1", "#a9b4c0", "#edf0f3"
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,9 @@ def bars(rows: Sequence[dict[str, Any]]) -> list[Bar]:
             names.append(row["rival"])
     lines, height = [], 0.0
     for algorithm, names in libraries.items():
-        if len(names) > 1:
+        if any(name not in _OURS for name in names):
             height += 1.0  # room for the algorithm's name
-            for name in sorted(names, key=lambda name: name != _OURS):
+            for name in sorted(names, key=lambda name: name not in _OURS):
                 lines.append(Bar(algorithm, name, height))
                 height += 1.0
     return lines
@@ -61,6 +61,10 @@ def short(number: float) -> str:
     return f"{number / 1e6:.3g}M" if number >= 999_500 else f"{number / 1e3:.0f}k"
 
 
+def _colour(library: str) -> str:
+    return _COMPILED if library == _OURS[0] else _PURE
+
+
 def panel(
     axes: Axes, lines: Sequence[Bar], rows: Sequence[dict[str, Any]], wrong: set[tuple[str, str]]
 ) -> None:
@@ -71,7 +75,7 @@ def panel(
     limit = max(speeds.values(), default=1.0) * 1.22
     for bar in lines:
         pair = (bar.algorithm, bar.library)
-        ours = bar.library == _OURS
+        ours = bar.library in _OURS
         if pair not in speeds:
             excuse = excuses.get(pair, "")
             axes.text(limit * 0.015, bar.height, excuse, va="center", color=_FAINT, fontsize=8.5)
@@ -80,7 +84,7 @@ def panel(
             bar.height,
             speeds[pair],
             height=0.78,
-            color=_COLOUR if ours else _INEXACT if pair in wrong else _RIVAL,
+            color=_colour(bar.library) if ours else _INEXACT if pair in wrong else _RIVAL,
             hatch="////" if pair in wrong else None,
             edgecolor=_RIVAL,
             linewidth=0,
@@ -91,7 +95,7 @@ def panel(
             short(speeds[pair]),
             va="center",
             fontsize=8.5,
-            color=_COLOUR if ours else _FAINT,
+            color=_COMPILED if ours else _FAINT,
             fontweight="bold" if ours else "normal",
         )
     axes.set_xlim(0, limit)
@@ -120,8 +124,9 @@ def draw(record: dict[str, Any], where: Path) -> None:
     first.set_ylim(lines[-1].height + 0.6, -0.5)
     first.set_yticks([bar.height for bar in lines], [bar.library for bar in lines])
     for label in first.get_yticklabels():
-        ours = label.get_text() == _OURS
-        label.set(color=_COLOUR if ours else _INK, fontsize=9, fontweight="bold" if ours else None)
+        ours = label.get_text() in _OURS
+        weight = "bold" if ours else None
+        label.set(color=_COMPILED if ours else _INK, fontsize=9, fontweight=weight)
     for algorithm in dict.fromkeys(bar.algorithm for bar in lines):
         top = next(bar.height for bar in lines if bar.algorithm == algorithm) - 0.92
         first.annotate(
@@ -158,21 +163,24 @@ def caption(figure: Figure, record: dict[str, Any]) -> None:
     )
     figure.legend(
         handles=[
-            Patch(color=_COLOUR, label="headgate"),
+            Patch(color=_COMPILED, label="headgate, compiled"),
+            Patch(color=_PURE, label="headgate, pure Python"),
             Patch(color=_RIVAL, label="other libraries"),
             Patch(
                 facecolor=_INEXACT,
                 hatch="////",
                 edgecolor=_RIVAL,
                 linewidth=0,
-                label="admits a wrong number under 4 threads",
+                label="wrong count under 4 threads",
             ),
         ],
         loc="upper right",
         bbox_to_anchor=(0.99, 1 - 0.14 / high),
-        ncols=3,
+        ncols=4,
+        columnspacing=1.3,
+        handlelength=1.4,
         frameon=False,
-        fontsize=9,
+        fontsize=8.5,
         labelcolor=_INK,
     )
     machine = record["machine"]

@@ -11,7 +11,9 @@ from benchmarks.scenarios import SCENARIOS, memory
 
 def measure(scenario: str, rival: str, algorithm: str, quick: bool) -> dict[str, float]:
     """Run one scenario for one algorithm of one rival, here."""
-    module = BY_NAME[rival].load()
+    entry = BY_NAME[rival]
+    entry.check_form()
+    module = entry.load()
     return SCENARIOS[scenario].measure(module, module.ALGORITHMS[algorithm], algorithm, quick)
 
 

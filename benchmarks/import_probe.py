@@ -16,7 +16,12 @@ if __name__ == "__main__":
     import json
     import threading
 
-    others = _after - _before - sys.stdlib_module_names - {sys.argv[1]}
+    others = {
+        name
+        for name in _after - _before - sys.stdlib_module_names - {sys.argv[1]}
+        # What compiled modules make up for themselves comes from nowhere.
+        if hasattr(sys.modules.get(name), "__path__") or hasattr(sys.modules.get(name), "__file__")
+    }
     print(
         json.dumps(
             {

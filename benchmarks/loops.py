@@ -1,4 +1,4 @@
-"""Timed loops, one for each way a caller reads an answer.
+"""Timed loops, one for each way a caller reads an answer, and those of the yardsticks.
 
 The loop is part of what a user pays, so it reads the answer as the rival's documentation does:
 by truth, by `.limited`, or by awaiting. Nothing stands between the loop and the rival's call.
@@ -6,7 +6,7 @@ by truth, by `.limited`, or by awaiting. Nothing stands between the loop and the
 
 import asyncio
 from collections.abc import Callable, Iterable
-from time import perf_counter_ns
+from time import monotonic_ns, perf_counter_ns
 
 Hit = Callable[..., object]
 Factory = Callable[[int, int], Hit]
@@ -50,3 +50,16 @@ def awaited(hit: Hit, keys: Iterable[str]) -> int:
         return perf_counter_ns() - start
 
     return asyncio.run(run())
+
+
+def clock_reads(keys: Iterable[str]) -> int:
+    """Nanoseconds for one read of the clock per key, in the loop that the hits run in."""
+    return without_key(monotonic_ns, keys)
+
+
+def dict_updates(table: dict[str, int], keys: Iterable[str]) -> int:
+    """Nanoseconds for one get and one set of a dict per key, with no function around them."""
+    start = perf_counter_ns()
+    for key in keys:
+        table[key] = table.get(key, 0) + 1
+    return perf_counter_ns() - start

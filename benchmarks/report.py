@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from benchmarks.imports import ImportCost
 from benchmarks.rows import Results, Row
 from benchmarks.scenarios import SCENARIOS
+from benchmarks.scenarios.users import LOADS
 from benchmarks.verdicts import Verdict
 
 _OURS = "headgate"
@@ -35,7 +36,7 @@ def _names(row: Row) -> list[str]:
     return [row.job.algorithm, row.job.rival]
 
 
-def _speed_cells(row: Row, results: Results, clock: float | None, new: bool) -> list[str]:
+def _speed_cells(row: Row, results: Results, new: bool) -> list[str]:
     """One row; `new` adds what a hit on a new key costs."""
     if not row.runs:
         return [*_names(row), row.problem or "not measured", *[""] * (3 + new)]
@@ -44,12 +45,31 @@ def _speed_cells(row: Row, results: Results, clock: float | None, new: bool) -> 
     times = f"{ns / ours.best():.2f} x" if ours and ours is not row else ""
     return [
         *_names(row),
-        f"{1e9 / ns:,.0f}" + ("" if row.right else " (wrong answer)"),
+        f"{1e9 / ns:,.0f}" + _wrong(row),
         f"{ns:,.0f}",
-        f"{ns / clock:.1f}" if clock else "",
+        f"{row.times():.2f}",
         times,
         *(f"{row.best('first_ns'):,.0f}" for _ in range(new)),
     ]
+
+
+def _pair_cells(row: Row) -> list[str]:
+    """One row of a scenario in which headgate is measured beside headgate."""
+    if not row.runs:
+        return [*_names(row), row.problem or "not measured", "", "", ""]
+    rounds = " ".join(f"{times:.2f}" for times in row.rounds())
+    best, beside = row.best(), row.best("yardstick_ns")
+    return [
+        *_names(row),
+        f"{best:,.0f}" + _wrong(row),
+        f"{beside:,.0f}",
+        f"{row.times():.2f}",
+        rounds,
+    ]
+
+
+def _wrong(row: Row) -> str:
+    return "" if row.right else " (wrong answer)"
 
 
 def _thread_cells(row: Row) -> list[str]:
@@ -76,21 +96,47 @@ def _memory_cells(row: Row) -> list[str]:
     return [*_names(row), f"{row.best('bytes'):,.0f}", f"{run['keys']:,}", f"{run['seconds']:.1f}"]
 
 
-def _scenario(name: str, results: Results, clock: float | None) -> Iterator[str]:
-    rows = _grouped(results.of(name))
+def _user_cells(row: Row) -> list[str]:
+    load = LOADS[row.job.algorithm]
+    names = [load.limit, row.job.rival]
+    if not row.runs:
+        return [*names, row.problem or "not measured", "", "", ""]
+    found = row.best("bytes")
+    return [
+        *names,
+        f"{found:,.1f}" + _wrong(row),
+        size(found * 1e6),
+        size(load.paper),
+        f"{row.runs[0]['keys']:,}",
+    ]
+
+
+def size(count: float) -> str:
+    """Bytes as one reads them."""
+    return f"{count / 1e6:,.0f} MB" if count < 1e9 else f"{count / 1e9:.2f} GB"
+
+
+def _scenario(name: str, results: Results) -> Iterator[str]:
+    rows, scenario = _grouped(results.of(name)), SCENARIOS[name]
     if not rows:
         return
-    yield f"\n{SCENARIOS[name].title} ({name})\n"
+    yield f"\n{scenario.title} ({name})\n"
     if name == "threads":
         head = ["algorithm", "library", "expected", "admitted", "worst", "raised", "decisions/s"]
         yield from table(head, [_thread_cells(row) for row in rows])
     elif name == "memory":
         head = ["algorithm", "library", "bytes/key", "keys", "seconds"]
         yield from table(head, [_memory_cells(row) for row in rows])
+    elif name == "users":
+        head = ["limit", "library", "bytes/user", "a million", "on paper", "users measured"]
+        yield from table(head, [_user_cells(row) for row in rows])
+    elif scenario.only:
+        head = ["algorithm", "library", "ns", "beside, ns", scenario.yardstick, "in each round"]
+        yield from table(head, [_pair_cells(row) for row in rows])
     else:
         new = name == "many-keys"
-        head = ["algorithm", "library", "decisions/s", "ns", "clock reads", "headgate is"]
-        body = [_speed_cells(row, results, clock, new) for row in rows]
+        head = ["algorithm", "library", "decisions/s", "ns", scenario.yardstick, "headgate is"]
+        body = [_speed_cells(row, results, new) for row in rows]
         yield from table(head + ["new key, ns"] * new, body)
 
 
@@ -107,7 +153,7 @@ def render(
         body = [[name, f"{ns:,.0f}"] for name, ns in yardsticks.items()]
         yield from table(["what", "ns"], body, left=1)
     for name in SCENARIOS:
-        yield from _scenario(name, results, yardsticks.get("time.monotonic_ns"))
+        yield from _scenario(name, results)
     if dict_bytes is not None:
         yield f"\na bare dict of str to float: {dict_bytes:.0f} bytes/key"
     if imports:
@@ -123,3 +169,4 @@ def render(
         yield from map(str, verdicts)
         reached = sum(verdict.reached for verdict in verdicts)
         yield f"\n{reached} of {len(verdicts)} targets reached"
+        yield from (f"missed: {v.target}: {v.found}" for v in verdicts if not v.reached)

@@ -26,6 +26,14 @@ class Row:
         """The smallest value: noise only ever adds."""
         return min(run[name] for run in self.runs)
 
+    def times(self) -> float:
+        """How many times its yardstick it takes, the best of each."""
+        return self.best() / self.best("yardstick_ns")
+
+    def rounds(self) -> list[float]:
+        """How many times its yardstick it took in each round, the smallest first."""
+        return sorted(run["ns"] / run["yardstick_ns"] for run in self.runs)
+
     def worst_error(self) -> float:
         """The error in percent that is farthest from none."""
         return max((run["error_percent"] for run in self.runs), key=abs)
@@ -44,6 +52,12 @@ class Row:
             summary["ns"] = round(self.best(), 1)
             summary["ns_median"] = round(median(run["ns"] for run in self.runs), 1)
             summary["per_second"] = round(1e9 / self.best())
+        if "yardstick_ns" in self.runs[0]:
+            summary["yardstick_ns"] = round(self.best("yardstick_ns"), 1)
+            summary["times"] = round(self.times(), 3)
+            summary["times_in_rounds"] = [round(times, 3) for times in self.rounds()]
+        if "kept_ns" in self.runs[0]:
+            summary["yardstick_kept_ns"] = round(self.best("kept_ns"), 1)
         if "first_ns" in self.runs[0]:
             summary["new_key_ns"] = round(self.best("first_ns"), 1)
         if "bytes" in self.runs[0]:
@@ -69,5 +83,11 @@ class Results:
         row = self._by_job.get(Job(scenario, rival, algorithm))
         return row if row and row.runs else None
 
-    def of(self, scenario: str) -> list[Row]:
-        return [row for row in self.rows if row.job.scenario == scenario]
+    def of(self, scenario: str, rival: str | None = None) -> list[Row]:
+        """The rows of a scenario; those with numbers if one rival is named."""
+        return [
+            row
+            for row in self.rows
+            if row.job.scenario == scenario
+            and (rival is None or (row.job.rival == rival and row.runs))
+        ]

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from time import perf_counter
 
 from benchmarks import imports, report, verdicts
 from benchmarks.rivals import BY_NAME, ENTRIES, Rival, load_all
@@ -21,6 +22,7 @@ from benchmarks.scenarios import SCENARIOS
 
 _HERE = Path(__file__).parent
 _TIMEOUT = 150
+_BEGUN = perf_counter()
 
 
 def planned(loaded: Mapping[str, Rival], only: Sequence[str]) -> Iterator[Row]:
@@ -30,7 +32,8 @@ def planned(loaded: Mapping[str, Rival], only: Sequence[str]) -> Iterator[Row]:
         for algorithm in algorithms:
             for rival in loaded:
                 job = Job(name, rival, algorithm)
-                if algorithm in loaded[rival].ALGORITHMS and wanted(job, only):
+                known = algorithm in loaded[rival].ALGORITHMS
+                if known and scenario.covers(rival, algorithm) and wanted(job, only):
                     yield Row(job, problem=scenario.excludes(loaded[rival]))
 
 
@@ -39,12 +42,20 @@ def wanted(job: Job, only: Sequence[str]) -> bool:
     return all(set(word.split(",")) & set(vars(job).values()) for word in only)
 
 
-def child(*words: str, quick: bool) -> dict[str, float] | str:
+def child(
+    *words: str, quick: bool, environment: Mapping[str, str] | None = None
+) -> dict[str, float] | str:
     """Measure in a fresh process: the numbers, or one line that says what went wrong."""
     command = [sys.executable, "-m", "benchmarks.child", *words, *(["--quick"] * quick)]
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=_TIMEOUT, cwd=_HERE.parent, check=False
+            command,
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT,
+            cwd=_HERE.parent,
+            env=os.environ | (environment or {}),
+            check=False,
         )
     except subprocess.TimeoutExpired:
         return f"no answer in {_TIMEOUT} s"
@@ -64,7 +75,8 @@ def measure(rows: Sequence[Row], quick: bool) -> None:
             progress(f"{name}, round {number + 1} of {rounds}")
             # Every other round runs backwards, so that nobody always follows the same neighbour.
             for row in open_rows[:: -1 if number % 2 else 1]:
-                answer = child(name, row.job.rival, row.job.algorithm, quick=quick)
+                job, environment = row.job, BY_NAME[row.job.rival].environment
+                answer = child(name, job.rival, job.algorithm, quick=quick, environment=environment)
                 if isinstance(answer, str):
                     row.problem = answer
                 else:
@@ -80,8 +92,8 @@ def measure_yardsticks(quick: bool) -> dict[str, float]:
 
 
 def progress(text: str) -> None:
-    """Say on stderr what is being measured."""
-    print(f"... {text}", file=sys.stderr, flush=True)
+    """Say on stderr what is being measured, and since when this runs."""
+    print(f"... {perf_counter() - _BEGUN:4.0f} s: {text}", file=sys.stderr, flush=True)
 
 
 def machine() -> dict[str, object]:
@@ -121,12 +133,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         dict_bytes = bare["bytes"] if isinstance(bare, dict) else None
     if not options.only or options.only == ["import"]:
         progress("imports")
-        packages = ["json", *(BY_NAME[name].package for name in loaded)]
+        packages: dict[str, imports.Package] = {"json": ("json", {})}
+        for name in loaded:
+            packages[name] = BY_NAME[name].package, BY_NAME[name].environment
         import_costs = imports.measure(packages, rounds=5 if options.quick else 15)
     found = verdicts.judge(results, import_costs)
 
-    # A filtered run is a look, not a record: it is written only where it was asked to be.
-    output = options.output or (None if options.only else _HERE / "results.json")
+    # A short or filtered run is a look, not a record: it is written only where it was asked to be.
+    whole = not options.only and not options.quick
+    output = options.output or (_HERE / "results.json" if whole else None)
     if output:
         record = {
             "quick": options.quick,

@@ -1,14 +1,11 @@
-"""What the cheapest things cost here: the units in which a decision is told.
+"""What the cheapest things cost here: the units in which a decision is told."""
 
-Each is timed bare, in a loop of its own, without a call that it does not need.
-"""
-
-import time
 from collections.abc import Callable
 from itertools import repeat
 from time import perf_counter_ns
 
 from benchmarks.keys import HOT_KEY, shuffled_keys
+from benchmarks.loops import clock_reads, dict_updates
 from benchmarks.rss import resident_bytes
 
 _CALLS = 100_000
@@ -26,28 +23,16 @@ def _empty_call() -> float:
 
 
 def _monotonic_ns() -> float:
-    clock = time.monotonic_ns
-    start = perf_counter_ns()
-    for _ in repeat(None, _CALLS):
-        clock()
-    return (perf_counter_ns() - start) / _CALLS
+    return clock_reads(repeat(HOT_KEY, _CALLS)) / _CALLS
 
 
 def _dict_hot() -> float:
-    table = {HOT_KEY: 0}
-    start = perf_counter_ns()
-    for key in repeat(HOT_KEY, _CALLS):
-        table[key] = table.get(key, 0) + 1
-    return (perf_counter_ns() - start) / _CALLS
+    return dict_updates({HOT_KEY: 0}, repeat(HOT_KEY, _CALLS)) / _CALLS
 
 
 def _dict_many_keys() -> float:
-    table = dict.fromkeys(shuffled_keys(sweep=0), 0)
     keys = shuffled_keys(sweep=1)
-    start = perf_counter_ns()
-    for key in keys:
-        table[key] = table.get(key, 0) + 1
-    return (perf_counter_ns() - start) / len(keys)
+    return dict_updates(dict.fromkeys(shuffled_keys(sweep=0), 0), keys) / len(keys)
 
 
 YARDSTICKS: dict[str, Callable[[], float]] = {

@@ -1,13 +1,16 @@
 """The scenarios by name: each measures one algorithm of one rival in the process it runs in."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from benchmarks.loops import Factory
-from benchmarks.rivals import Rival
-from benchmarks.scenarios import memory, speed, threads
+from benchmarks.rivals import BY_NAME, Rival
+from benchmarks.scenarios import batch, memory, speed, threads, users, zone
 
 Measure = Callable[[Rival, Factory, str, bool], dict[str, float]]
+
+CORE = ("fixed-window", "sliding-window", "token-bucket", "gcra")
+"""The algorithms of a few words of state, which the targets of speed are about."""
 
 
 @dataclass(frozen=True)
@@ -17,8 +20,20 @@ class Scenario:
     title: str
     measure: Measure
     rounds: int
+    yardstick: str = ""
+    """What was measured beside it in the same process."""
     needs_keys: bool = False
     needs_refusal: bool = False
+    only: Collection[str] = ()
+    """The rivals it is about; all if there are none."""
+    algorithms: Collection[str] = ()
+    """The algorithms it is about; all if there are none."""
+
+    def covers(self, rival: str, algorithm: str) -> bool:
+        """Whether it is about an algorithm of a rival at all."""
+        return (not self.only or rival in self.only) and (
+            not self.algorithms or algorithm in self.algorithms
+        )
 
     def excludes(self, rival: Rival) -> str | None:
         """Why a rival cannot take part, or None."""
@@ -29,19 +44,71 @@ class Scenario:
         return None
 
 
+_OURS = tuple(name for name, entry in BY_NAME.items() if entry.ours)
+_COMPILED = ("headgate",)
+
 SCENARIOS = {
-    "hot-allowed": Scenario("one hot key, every hit allowed", speed.hot_allowed, rounds=4),
+    "hot-allowed": Scenario(
+        "one hot key, every hit allowed", speed.hot_allowed, rounds=3, yardstick="clock reads"
+    ),
     "hot-refused": Scenario(
-        "one hot key, every hit refused", speed.hot_refused, rounds=4, needs_refusal=True
+        "one hot key, every hit refused",
+        speed.hot_refused,
+        rounds=3,
+        yardstick="clock reads",
+        needs_refusal=True,
     ),
     "many-keys": Scenario(
-        "100,000 keys in random order", speed.many_keys, rounds=3, needs_keys=True
+        "100,000 keys in random order",
+        speed.many_keys,
+        rounds=3,
+        yardstick="dict updates",
+        needs_keys=True,
+    ),
+    "hit-many": Scenario(
+        "hit_many on 10,000 keys, beside a hit for each",
+        batch.hit_many,
+        rounds=3,
+        yardstick="of hit",
+        only=_OURS,
+        algorithms=CORE,
+    ),
+    "zone-allowed": Scenario(
+        "a zone, one hot key, allowed, beside the same hit in memory",
+        zone.allowed,
+        rounds=3,
+        yardstick="hits in memory",
+        only=_COMPILED,
+        algorithms=CORE,
+    ),
+    "zone-refused": Scenario(
+        "a zone, one hot key, refused, beside the same hit in memory",
+        zone.refused,
+        rounds=3,
+        yardstick="hits in memory",
+        only=_COMPILED,
+        algorithms=CORE,
+    ),
+    "zone-two": Scenario(
+        "a zone, two processes on one hot key, beside one alone",
+        zone.two_processes,
+        rounds=3,
+        yardstick="of one alone",
+        only=_COMPILED,
+        algorithms=CORE,
     ),
     "threads": Scenario(
         "4 threads on one key, 40,000 hits for 20,000 places",
         threads.exactness,
-        rounds=3,
+        rounds=2,
         needs_refusal=True,
     ),
     "memory": Scenario("memory per key", memory.per_key, rounds=1, needs_keys=True),
+    "users": Scenario(
+        "memory of a million users, the text of their keys apart",
+        users.growth,
+        rounds=1,
+        only=_OURS,
+        algorithms=users.ALGORITHMS,
+    ),
 }
