@@ -82,6 +82,13 @@ class Rest:
 def _choose() -> Form:
     """Let the compiled modules stand in for their sources, if they are to."""
     sys.meta_path.append(Rest())
+    form = _found()
+    if not form:  # what was pickled by the compiled form is read by this one
+        sys.meta_path.insert(0, Rest())
+    return form
+
+
+def _found() -> Form:
     if os.environ.get("HEADGATE_PURE", "0") not in ("", "0"):
         return Form(compiled=False, why="HEADGATE_PURE is set")
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import json
 import os
 import platform
 import shutil
@@ -19,7 +20,9 @@ from typing import Any
 import headgate
 from headgate.stores.zone import ZoneStore
 
-__all__ = ["FORM", "Watch", "check_form", "environment", "run_helper", "why_not_watched"]
+__all__ = [
+    "FORM", "Watch", "check_form", "environment", "forked", "run_helper", "say", "why_not_watched",
+]  # fmt: skip
 
 HERE = Path(__file__).parent
 FORM = "compiled" if headgate.compiled else "pure"
@@ -49,6 +52,28 @@ def run_helper(module: str, *arguments: object, seconds: float = 120) -> str:
     )
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     return done.stdout
+
+
+def say(found: object) -> None:
+    """Tell the test what a helper has found."""
+    sys.stdout.write(f"{json.dumps(found)}\n")
+
+
+def forked(call: Callable[[], object]) -> int:
+    """The id of a new process that makes a call and ends; in error if the call fails."""
+    sys.stdout.flush()
+    pid = os.fork()
+    if pid:
+        return pid
+    status = 1
+    try:
+        call()
+        status = 0
+    except BaseException as error:
+        sys.stderr.write(f"process {os.getpid()}: {error!r}\n")
+        sys.stderr.flush()
+    finally:
+        os._exit(status)
 
 
 def why_not_watched() -> str:

@@ -7,7 +7,6 @@ or as after it, once somebody has decided anything.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -19,7 +18,7 @@ from typing import NamedTuple
 
 from headgate import Ask, Limit
 
-from .support import Watch, check_form
+from .support import Watch, check_form, forked, say
 from .support_kinds import KINDS, Act, Kind, Scene, seen
 from .support_zone import check_zone, picture, words_of
 
@@ -60,15 +59,12 @@ class Dying:
         self.path.unlink(missing_ok=True)
         shutil.copyfile(self.base, self.path)
 
-    def child(self, *acts: Act, number: int = 0, probe: bool = False) -> int:
+    def child(self, *acts: Act, number: int = 0, ready: bool = True) -> int:
         """The status of a process that does these acts, and dies after a store of the last."""
-        pid = os.fork()
-        if pid:
-            return os.waitpid(pid, 0)[1]
-        status = 1
-        try:
+
+        def call() -> None:
             scene = Scene(self.kind, str(self.path))
-            if not probe:
+            if ready:
                 self.kind.ready(scene)
             scene.clock.advance(self.kind.pause)
             for act in acts[:-1]:
@@ -78,11 +74,8 @@ class Dying:
                 watch.start(number)
                 acts[-1](scene)
                 watch.stop()
-            status = 0
-        except BaseException as error:
-            print(f"{self.name}: {error!r}", file=sys.stderr, flush=True)
-        finally:
-            os._exit(status)
+
+        return os.waitpid(forked(call), 0)[1]
 
     def scene(self) -> Scene:
         """This process as another user of the zone, at the instant of the write."""
@@ -136,7 +129,7 @@ class Dying:
         for second in range(1, MOST):
             self.fresh()
             assert os.WIFSIGNALED(self.child(self.kind.act, number=number))
-            status = self.child(probe, number=second, probe=True)
+            status = self.child(probe, number=second, ready=False)
             self.check((before, once), (once,), second)
             if status == 0:
                 return second - 1
@@ -176,7 +169,7 @@ def main(form: str, folder: str, *names: str) -> None:
         again = dying.in_recovery(max(1, stores * 2 // 3)) if "together" in name else 0
         middle, worst = statistics.median(dying.waits), max(dying.waits)
         assert middle < SOON and worst < HANG, f"{name}: others waited {middle} s, {worst} s"
-        print(json.dumps({"kind": name, "stores": stores, "again": again, "worst": worst}))
+        say({"kind": name, "stores": stores, "again": again, "worst": worst})
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ counts of admissions.
 
 from __future__ import annotations
 
-import json
 import mmap
 import os
 import sys
@@ -17,7 +16,7 @@ from collections.abc import Callable
 from headgate import Limiter, LimitExceeded
 from headgate.stores.zone import ZoneStore
 
-from .support import check_form
+from .support import check_form, forked, say
 
 __all__ = ["CASES", "PERMITS", "PROCESSES", "SHARE", "THREADS"]
 
@@ -48,12 +47,13 @@ def of_case(case: str, store: ZoneStore, calls: int) -> Limiter:
 
 
 class Board:
-    """A word for each thread, and for each key and process, that all processes see."""
+    """Words that all processes see: of each thread, of each process, of each key and process."""
 
     def __init__(self) -> None:
-        size = 8 * (ALL + 2 + KEYS * PROCESSES)
+        size = 8 * (ALL + 2 + PROCESSES + KEYS * PROCESSES)
         self.words = memoryview(mmap.mmap(-1, -(-size // 4096) * 4096)).cast("q")
-        self.ready, self.wrong, self.counts = ALL, ALL + 1, ALL + 2
+        self.begun, self.wrong, self.ready = ALL, ALL + 1, ALL + 2
+        self.counts = self.ready + PROCESSES
 
 
 class Taker:
@@ -104,31 +104,23 @@ class Taker:
         with self.own:
             self.board.words[self.board.counts + key * PROCESSES + self.number] += admitted
 
-    def thread(self, thread: int) -> None:
-        """Begin together, as far as that can be."""
-        if not self.together.wait():
-            self.board.words[self.number] = 1
-            while self.board.words[self.board.ready] == 0:
-                time.sleep(0.0005)
-            self.board.words[self.number] = 0
-        self.together.wait()
-        self.run(thread)
-
-
-def child(case: str, limiter: Limiter, board: Board, number: int, calls: int) -> None:
-    """Be one of the processes."""
-    status = 1
-    try:
+    def all_threads(self) -> None:
+        """Let all threads run to their ends."""
         sys.setswitchinterval(1e-5)
-        taker = Taker(case, limiter, board, number, calls)
-        threads = [threading.Thread(target=taker.thread, args=(n,)) for n in range(THREADS)]
+        threads = [threading.Thread(target=self.thread, args=(n,)) for n in range(THREADS)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        status = 0
-    finally:
-        os._exit(status)
+
+    def thread(self, thread: int) -> None:
+        """Begin together, as far as that can be."""
+        if not self.together.wait():
+            self.board.words[self.board.ready + self.number] = 1
+            while self.board.words[self.board.begun] == 0:
+                time.sleep(0.0005)
+        self.together.wait()
+        self.run(thread)
 
 
 def main(form: str, folder: str, case: str, calls: str) -> None:
@@ -136,20 +128,16 @@ def main(form: str, folder: str, case: str, calls: str) -> None:
     board, each = Board(), int(calls)
     store = ZoneStore(f"{folder}/{case}.zone", size=4 << 20, patience=60.0)
     limiter = of_case(case, store, each * ALL)
-    pids = []
-    for number in range(PROCESSES):
-        pid = os.fork()
-        if not pid:
-            child(case, limiter, board, number, each)
-        pids.append(pid)
-    while sum(board.words[:PROCESSES]) < PROCESSES:
+    takers = [Taker(case, limiter, board, number, each) for number in range(PROCESSES)]
+    pids = [forked(taker.all_threads) for taker in takers]
+    while not all(board.words[board.ready : board.counts]):
         time.sleep(0.001)
-    board.words[board.ready] = 1
+    board.words[board.begun] = 1
     ends = [os.waitpid(pid, 0)[1] for pid in pids]
     assert not any(ends), ends
     assert not board.words[board.wrong], "too many were inside"
     rows = [board.words[board.counts + key * PROCESSES :][:PROCESSES] for key in range(KEYS)]
-    print(json.dumps([sum(row) for row in rows]))
+    say([sum(row) for row in rows])
 
 
 if __name__ == "__main__":

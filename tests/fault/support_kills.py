@@ -8,7 +8,6 @@ the worker that took it and could not say so any more.
 
 from __future__ import annotations
 
-import json
 import mmap
 import os
 import random
@@ -21,7 +20,7 @@ from typing import Any
 from headgate import Limiter, LimitExceeded
 from headgate.stores.zone import ZoneStore
 
-from .support import check_form
+from .support import check_form, forked, say
 from .support_zone import check_zone, words_of
 
 __all__: list[str] = []
@@ -121,15 +120,7 @@ class Kills:
         self.longest = 0.0
 
     def worker(self, slot: int) -> int:
-        pid = os.fork()
-        if not pid:
-            try:
-                Worker(self.store, self.board, slot).run()
-            except BaseException as error:
-                print(f"worker {slot}: {error!r}", file=sys.stderr, flush=True)
-            finally:
-                os._exit(1)
-        return pid
+        return forked(Worker(self.store, self.board, slot).run)
 
     def run(self) -> dict[str, Any]:
         """Kill so many times; what was seen."""
@@ -197,7 +188,7 @@ class Kills:
 
 def main(form: str, folder: str, kills: str) -> None:
     check_form(form)
-    print(json.dumps(Kills(f"{folder}/kills.zone", int(kills)).run()))
+    say(Kills(f"{folder}/kills.zone", int(kills)).run())
 
 
 if __name__ == "__main__":

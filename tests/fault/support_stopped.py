@@ -6,7 +6,6 @@ times the zone was held, and the longest that somebody waited to be told so.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
@@ -15,7 +14,7 @@ from pathlib import Path
 
 from headgate import StoreError
 
-from .support import Watch, check_form
+from .support import Watch, check_form, forked, say
 from .support_dying import Dying
 from .support_kinds import Scene
 
@@ -57,22 +56,16 @@ class Stopping(Dying):
 
     def stopped(self, number: int) -> int:
         """A process that does the write, and is stopped in the middle of it."""
-        pid = os.fork()
-        if pid:
-            return pid
-        status = 1
-        try:
+
+        def call() -> None:
             scene = Scene(self.kind, str(self.path))
             self.kind.ready(scene)
             watch = Watch(scene.store)
             watch.start(number, signal.SIGSTOP)
             self.kind.act(scene)
             watch.stop()
-            status = 0
-        except BaseException as error:
-            print(f"store {number}: {error!r}", file=sys.stderr, flush=True)
-        finally:
-            os._exit(status)
+
+        return forked(call)
 
     def beside(self, scene: Scene, pid: int, number: int) -> None:
         """Decide, or be told soon who is in the way."""
@@ -92,7 +85,7 @@ def main(form: str, folder: str) -> None:
     Watch.build()
     stopping = Stopping(Path(folder), "together-new")
     stores = stopping.every_stop()
-    print(json.dumps({"stores": stores, "held": stopping.held, "worst": stopping.worst}))
+    say({"stores": stores, "held": stopping.held, "worst": stopping.worst})
 
 
 if __name__ == "__main__":

@@ -148,7 +148,7 @@ cdef class InMemory(Prepared):
         self.system = HG_CLOCK and type(store.clock) is SystemClock
         self.offset = store.clock.offset if self.system else 0
 
-    cdef inline int64_t now(self) except -1:
+    cdef inline int64_t now(self) except? -1:
         """The time in ticks."""
         cdef int64_t nanos
         if self.system:
@@ -162,7 +162,7 @@ cdef class InMemory(Prepared):
         nanos = self.micros()
         return nanos // self.tick
 
-    cdef int64_t instant(self) except -1:
+    cdef int64_t instant(self) except? -1:
         """The time in microseconds."""
         if self.system:
             return <uint64_t>(hg_nanos() + self.offset) // 1000
@@ -254,8 +254,8 @@ cdef class Words(InMemory):
             if not PyLong_CheckExact(cost) or not 0 < cost < CEILING:
                 return self.longer(key, cost, partial)
             amount = cost
+        now = self.now()  # a clock may run Python code: nothing is looked at before it
         if self.plain() and not partial:
-            now = self.now()
             if self.guarded:
                 with self.guard:
                     decision = self.take(hash, now, amount)
@@ -270,16 +270,15 @@ cdef class Words(InMemory):
         cdef Py_ssize_t i, count = PyList_GET_SIZE(keys)
         cdef list found = [None] * count
         cdef Decision decision
-        cdef int64_t amount = cost, now = -1
+        cdef int64_t amount = cost, now
         cdef bytearray hashes = bytearray(8 * count)
         cdef uint64_t* names = <uint64_t*>PyByteArray_AS_STRING(hashes)
         for i in range(count):  # bad input is found before anything is taken
             names[i] = handle_of(keys[i])
+        now = self.now()
         for i in range(count):
             decision = None
             if amount and self.plain():
-                if now < 0:
-                    now = self.now()
                 if self.guarded:
                     with self.guard:
                         decision = self.take(names[i], now, amount)
@@ -311,12 +310,12 @@ cdef class Together(Prepared):
         cdef bint passed = True
         if partial or not PyLong_CheckExact(cost) or not 0 < cost < CEILING:
             return self.longer(key, cost, partial)
-        for i in range(count):
-            if not (<Words>self.parts[i]).plain():
-                return self.longer(key, cost, partial)
         amount = cost
         micros = self.first.instant()
         found = PyTuple_New(count)
+        for i in range(count):
+            if not (<Words>self.parts[i]).plain():
+                return self.longer(key, cost, partial)
         # From here to the last write no Python code runs.
         for i in range(count):
             part = <Words>self.parts[i]
@@ -389,10 +388,12 @@ cdef class Spreads(InMemory):
         cdef Slot* slot
         cdef Decision decision
         cdef int64_t now
+        now = self.now()
         if not self.plain():
             return None
-        now = self.now()
         with self.guard:
+            if PyDict_GET_SIZE(self.own) or self.books.closed:  # meanwhile
+                return None
             slot = self.table.find(hash)
             if slot is NULL:
                 if self.books.keys >= self.books.most:

@@ -188,7 +188,7 @@ cdef class RobustLock:
     cdef bint enter_quickly(self) except -1:
         """Be the only one, if that can be had at once; for those who keep the interpreter."""
         cdef int spins, error = EBUSY
-        if self.held:  # by this process, on the longer way
+        if self.held or self.engine.view is None:  # on the longer way already, or closed
             return False
         for spins in range(QUICK_SPINS):
             error = pthread_mutex_trylock(self.mutex())

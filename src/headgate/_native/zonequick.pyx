@@ -62,6 +62,7 @@ cdef struct Found:
     int64_t b
     int64_t c
     Words4 outcome
+    bint new  # whether it was entered
 
 
 @cython.final
@@ -115,13 +116,13 @@ cdef class InZone(Prepared):
         name[0] = <int64_t>sip_end(v, room, self.resting + length, self.before + length, 1, 3)
         return True
 
-    cdef int64_t instant(self) except -1:
+    cdef int64_t instant(self) except? -1:
         """The time in microseconds."""
         if self.timed:
             return <uint64_t>(hg_nanos() + self.offset) // 1000
         return self.micros()
 
-    cdef int64_t now(self) except -1:
+    cdef int64_t now(self) except? -1:
         """The time in ticks."""
         cdef int64_t nanos
         if self.timed:
@@ -152,7 +153,7 @@ cdef class InZone(Prepared):
             )
             if not (0 <= a <= MOST and 0 <= b <= MOST and 0 <= c <= MOST):
                 raise engine.damaged("a count")
-        found.a, found.b, found.c = a, b, c
+        found.a, found.b, found.c, found.new = a, b, c, False
         found.outcome = self.rule.take(a, b, c, now, cost, 0)
         return True
 
@@ -163,7 +164,7 @@ cdef class InZone(Prepared):
             found.at = engine.insert(name, IS_KEY)
             engine.put(found.at + 2, self.number)
             engine.put(KEYS, engine.words[KEYS] + 1)
-            self.sweep(now, found.at)
+            found.new = True
         engine.put(found.at + 3, found.outcome[1])
         engine.put(found.at + 4, found.outcome[2])
         engine.put(found.at + 5, found.outcome[3])
@@ -185,6 +186,8 @@ cdef class InZone(Prepared):
             return None
         if found.outcome[0] == 0 or (found.at != 0 and found.outcome[1] != found.a):
             self.keep(name, now, &found)
+            if found.new:
+                self.sweep(now, found.at)
             self.engine.commit()
         self.note(now, &found, found.outcome[0] == 0)
         if found.outcome[0] == 0:
@@ -299,10 +302,11 @@ cdef class InZoneTogether(Prepared):
         for i in range(count):
             if not (<InZone>self.parts[i]).name(key, &names[i]):
                 return self.longer(key, cost, partial)
-            if not (<InZone>self.parts[i]).ready():
-                return self.longer(key, cost, partial)
         micros = self.first.instant()
         found = PyTuple_New(count)
+        for i in range(count):  # after the clock, which may run Python code
+            if not (<InZone>self.parts[i]).ready():
+                return self.longer(key, cost, partial)
         if not self.first.lock.enter_quickly():
             return self.longer(key, cost, partial)
         try:
@@ -333,6 +337,10 @@ cdef class InZoneTogether(Prepared):
                 found[i].outcome[0] != 0 and found[i].at and found[i].outcome[1] != found[i].a
             ):
                 part.keep(names[i], now, &found[i])
+        for i in range(count):  # once all are written: none of them is idle now
+            part = <InZone>self.parts[i]
+            if found[i].new:
+                part.sweep(micros // part.tick, found[i].at)
         self.first.engine.commit()
         for i in range(count):
             part = <InZone>self.parts[i]

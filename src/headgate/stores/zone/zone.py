@@ -54,6 +54,8 @@ def open_zone(path: str, size: int, mode: int, keep: bool, patience: float) -> Z
             zone = _zones.get((status.st_dev, status.st_ino))
         except OSError:
             zone = None
+        if zone is not None and zone.closed:  # another thread is about to let go of it
+            zone = None
         if zone is None:
             zone = _opened(path, *open_file(path, size, form, mode, keep), patience)
         zone.users += 1
