@@ -41,11 +41,13 @@ sanitize: $(VENV)/ready
 	cp -r src tests setup.py pyproject.toml README.md LICENSE MANIFEST.in $(SANITIZED)
 	find $(SANITIZED) -name '*.so' -delete
 	cd $(SANITIZED) && HEADGATE_CFLAGS="$(FLAGS)" $(CURDIR)/$(BIN)/python setup.py -q build_ext --inplace
+	test -e $(SANITIZED)/src/headgate/_native/built.py # else nothing was built, and pure Python would pass
 	cd $(SANITIZED) && ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc PYTHONPATH=src:tests \
 		LD_PRELOAD="$$(cc -print-file-name=libasan.so) $$(cc -print-file-name=libubsan.so)" \
 		$(CURDIR)/$(BIN)/python -m pytest -p no:cacheprovider -n 2 tests/contract \
 		tests/unit/test_memory_store.py tests/unit/test_compiled.py tests/unit/test_zone_store.py \
-		tests/unit/test_zone_fuzz.py tests/fault/test_table.py tests/property/test_forms.py
+		tests/unit/test_zone_fuzz.py tests/unit/test_zone_processes.py tests/fault/test_table.py \
+		tests/fault/test_exact.py tests/property/test_forms.py
 
 bench: $(BENCH)/ready
 	$(BENCH)/bin/python -m benchmarks.run

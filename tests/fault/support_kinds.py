@@ -180,6 +180,10 @@ KINDS: dict[str, Kind] = {
     "together-refused": Kind(
         ("10/minute token-bucket", "1/hour fixed-window"), hit("a"), ready=used("a", "b"), pause=5
     ),
+    "together-swept": Kind(
+        each("10/second token-bucket"), hit("new"), ready=used("a", "b"), pause=7200, moving=True
+    ),
+    "together-full": Kind(each("10/minute token-bucket"), hit("new"), fill=full, moving=True),
     "together-mixed": Kind(
         (*BUCKET, "5/minute sliding-log name log", "3 concurrent name permits"),
         asked("take", "a", token=7),

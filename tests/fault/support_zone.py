@@ -109,11 +109,13 @@ class _Zone:
 
     def counts(self, found: Counter[str]) -> None:
         words = self.words
-        for chunk in range(1, self.chunks):
-            if (chunk in self.use) != (chunk < words[at.BUMP]):
-                raise Broken(f"chunk {chunk} is {self.use.get(chunk, 'nowhere')}")
-            if chunk >= words[at.BUMP] and words[self.place(chunk)]:
-                raise Broken(f"chunk {chunk} is not used and has a kind")
+        bump = words[at.BUMP]
+        lost = set(range(1, bump)) ^ self.use.keys()
+        if lost:
+            raise Broken(f"chunks {sorted(lost)[:10]} are nowhere, or not used yet")
+        end = self.first + (self.chunks - 1) * at.NODE
+        if any(words[self.first + (bump - 1) * at.NODE : end : at.NODE]):
+            raise Broken("a chunk that is not used yet has a kind")
         found["data"] = sum(use == "data" for use in self.use.values())
         used = len(self.use) - found["free"]
         for name, place, counted in (
