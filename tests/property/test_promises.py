@@ -67,6 +67,7 @@ def test_after_reset_after_a_key_is_as_if_never_used(
 ) -> None:
     run = after(case, start, trace)
     run.last = run.limiter.peek("key", 0)
+    assume(run.last.reset_after < CENTURY)
     run.move(("reset", 0))
     assert run.limiter.peek("key", 0).reset_after == 0
     for move, cost in probe:

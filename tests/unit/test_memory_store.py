@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
 
 import pytest
 
-from headgate import Ask, Limit, Limiter, ManualClock, MemoryStore
+from headgate import Ask, Limit, Limiter, ManualClock, MemoryStore, compiled
 from headgate.keys import Key
 from headgate.testing.cases import ALGORITHMS, Case
 
@@ -106,6 +109,119 @@ def test_a_store_full_of_permits_refuses(manual_clock: ManualClock) -> None:
     with permits.hold("a"), permits.hold("b"):
         assert not limiter.hit("c")
     assert store.keys <= 2
+
+
+def _undone(limiter: Limiter, key: str) -> None:
+    other = Limiter(*limiter.limits, "1/day name other sliding-log", store=limiter.store, name="t")
+    assert not other.hit(key, 2)
+
+
+def _succeeded(limiter: Limiter, key: str) -> None:
+    with limiter.attempt(key):
+        pass
+
+
+def _cancelled(limiter: Limiter, key: str) -> None:
+    with limiter.reserve(key, 2) as reservation:
+        reservation.cancel()
+
+
+def _was_reset(limiter: Limiter, key: str) -> None:
+    limiter.hit(key)
+    limiter.reset(key)
+
+
+def _let_out(limiter: Limiter, key: str) -> None:
+    with Limiter("1 concurrent", store=limiter.store).hold(key):
+        pass
+
+
+def _shortened(limiter: Limiter, key: str) -> None:
+    limiter.hit(key)
+    limiter.set_limit(key, "50000/second gcra")
+
+
+GIVEN_BACK = [_undone, _succeeded, _cancelled, _was_reset, _let_out, _shortened]
+
+
+@pytest.mark.parametrize("text", ["50/day", "50/day gcra", "50/day sliding-log", "50/day cells 4"])
+@pytest.mark.parametrize("give_back", GIVEN_BACK)
+@pytest.mark.parametrize("on_full", ["evict", "deny"])
+def test_what_was_given_back_goes_before_who_is_refused(
+    on_full: str, give_back: Callable[[Limiter, str], None], text: str, manual_clock: ManualClock
+) -> None:
+    store = MemoryStore(clock=manual_clock, max_keys=40, on_full=on_full)
+    live, other = Limiter("5/minute", store=store), Limiter(text, store=store, name="t")
+    for number in range(20):
+        live.hit(f"refused {number}", 5)
+    for number in range(20):
+        give_back(other, f"idle {number}")
+    manual_clock.advance(1)
+    assert all(live.hit(f"new {number}") for number in range(18))  # the live ones fit
+    assert not any(live.hit(f"refused {number}") for number in range(20))
+    assert store.evicted == 0
+
+
+def test_what_was_given_back_in_part_goes_by_its_new_reset(manual_clock: ManualClock) -> None:
+    store = MemoryStore(clock=manual_clock, max_keys=40)
+    limiter = Limiter("60/hour gcra burst 60", store=store)
+    for number in range(40):
+        limiter.hit(f"user {number}", 30)
+    for number in range(30, 40):
+        store.decide([Ask("refund", limiter.limits[0], f"user {number}", 20)])
+    for number in range(10):
+        limiter.hit(f"new {number}", 30)
+    left = [limiter.peek(f"user {number}").remaining for number in range(40)]
+    assert left == [30] * 30 + [60] * 10
+
+
+def test_a_key_that_comes_and_goes_takes_no_more_room(manual_clock: ManualClock) -> None:
+    store = MemoryStore(clock=manual_clock, max_keys=4)
+    limiter, live = Limiter("50/day", store=store), Limiter("5/minute", store=store)
+    held = Limiter("9 concurrent", store=store)
+    for number in range(2000):
+        live.hit(f"flood {number}")
+        for _ in range(3):
+            _succeeded(limiter, "same")
+            _let_out(limiter, "same")
+            with held.hold("again"):
+                pass
+        manual_clock.advance(0.25)
+    assert store.keys <= 4
+    if not compiled:
+        books: Any = store._reclaimer
+        assert len(books._ordered) <= 100
+        assert len(books._ends) <= 20
+        assert sum(len(table.grains) for table in store._tables.values()) <= 20
+
+
+def test_a_debt_far_ahead_is_filed_near(manual_clock: ManualClock) -> None:
+    store = MemoryStore(clock=manual_clock, max_keys=3)
+    limiter, day = Limiter("1/second debt", store=store), Limiter("1/day gcra", store=store)
+    for key, cost in (("centuries", 2**53 - 1), ("days", 500_000), ("hours", 10_000)):
+        assert limiter.hit(key, cost)
+    assert day.hit("first")  # in the place of the one that resets soonest
+    manual_clock.advance(10_000)
+    assert day.hit("second")
+    assert not limiter.hit("centuries")
+    assert [limiter.peek(key).reset_after > 0 for key in ("days", "hours")] == [True, False]
+    assert day.peek("first").allowed
+
+
+def test_what_is_better_kept_goes_before_who_is_refused(manual_clock: ManualClock) -> None:
+    store = MemoryStore(clock=manual_clock, max_keys=12)
+    permits, slow = Limiter("1 concurrent", store=store), Limiter("5/10s initial 0", store=store)
+    live = Limiter("1/day", store=store)
+    with ExitStack() as stack:
+        for number in range(4):
+            stack.enter_context(permits.hold(f"held {number}"))
+        for number in range(4):
+            assert not slow.hit(f"slow {number}")
+        manual_clock.advance(60)
+        for number in range(8):
+            assert live.hit(f"live {number}")
+        assert not any(live.hit(f"live {number}") for number in range(8))
+        assert store.evicted == 0
 
 
 def test_a_bucket_that_starts_empty_is_not_emptied_by_forgetting(

@@ -170,7 +170,7 @@ class LocalStore:
                 if rule is not None:
                     cell = self._cell(table, handle, rule)
                     cell.settle_up()
-                    self._keep(cell)
+                    self._keep_less(cell)
 
     def _place(self, ask: Ask) -> Place:
         """Where an ask belongs, and under which rule; errors for what cannot be asked."""
@@ -231,7 +231,7 @@ class LocalStore:
             case "reset" if cell.seen:
                 self._reservations.drop(cell.table, cell.handle)
                 cell.forget()
-                self._keep(cell)
+                self._keep_less(cell)
         return cell.decision(0, 0)
 
     def _look(self, ask: Ask, cell: Cell) -> Decision:
@@ -242,7 +242,7 @@ class LocalStore:
 
     def _permit(self, cell: Cell, held: bool) -> Decision:
         if held:
-            self._keep(cell)
+            self._keep_less(cell)
         return cell.decision(0 if held else REFUSED, 0)
 
     def _take(self, ask: Ask, cell: Cell, undo: Undo) -> Decision:
@@ -279,12 +279,12 @@ class LocalStore:
     def _restore(self, cell: Cell, before: Any) -> None:
         if cell.table.known(cell.handle):  # unless a later ask of the same call needed the room
             cell.state = before
-            self._keep(cell)
+            self._keep_less(cell)
 
     def _untake(self, cell: Cell, ask: Ask) -> None:
         cell.untake(ask.cost, ask.token)
         if cell.table.known(cell.handle):
-            self._keep(cell)
+            self._keep_less(cell)
 
     def _charge(self, cell: Cell, cost: int) -> None:
         if cost and (cell.seen or self._room(cell)):
@@ -294,7 +294,7 @@ class LocalStore:
     def _refund(self, cell: Cell, cost: int, at: int) -> None:
         if cost and cell.seen:
             cell.refund(cost, at)
-            self._keep(cell)
+            self._keep_less(cell)
 
     # -- what a store of this kind says for itself
 
@@ -329,6 +329,10 @@ class LocalStore:
     def _keep(self, cell: Cell) -> None:
         """Write a cell's state where it is kept."""
         raise NotImplementedError
+
+    def _keep_less(self, cell: Cell) -> None:
+        """The same for a known key that may reset earlier now, as something came back."""
+        self._keep(cell)
 
     def _reap(self, cell: Cell) -> bool:
         """Drop permits whose holders are known to be gone; whether there were any."""

@@ -135,9 +135,17 @@ class MemoryStore(LocalStore):
     def _keep(self, cell: Cell) -> None:
         table, handle = cell.table, cell.handle
         new = not table.known(handle)
+        other = not new and table.rule_at(handle) is not cell.rule
         table.write(handle, cell.rule, cell.state)
         if new:
             self._file(table, handle, self._reset_of(table, handle))
+        elif other:
+            self._move(table, handle)
+
+    def _keep_less(self, cell: Cell) -> None:
+        table, handle = cell.table, cell.handle
+        table.write(handle, cell.rule, cell.state)
+        self._move(table, handle)
 
     # -- room
 
@@ -153,6 +161,12 @@ class MemoryStore(LocalStore):
         found = self._reclaimer.idle(self._now, SWEEP)
         if found is not None:
             self._drop(*found)
+
+    def _move(self, table: Table, key: Any) -> None:
+        """A key's reset may have come forward."""
+        move = getattr(self._reclaimer, "move", None)  # compiled, the tables see it themselves
+        if move is not None:
+            move(table, key, self._reset_of(table, key), self._now)
 
     def _crowded(self) -> bool:
         return self.keys >= self.max_keys
@@ -194,8 +208,10 @@ class MemoryStore(LocalStore):
         if found is None:
             return 0
         rule, reset = found
-        if reset < 0 or (rule.sticky and reset <= self._now and self.keys < self.max_keys):
+        if reset < 0:
             return -1
+        if rule.sticky and reset <= self._now and self.keys < self.max_keys:
+            return -2
         return max(1, reset)
 
 

@@ -37,7 +37,7 @@ class Table:
     written under and its state.
     """
 
-    __slots__ = ("cells", "grain", "name", "own", "rule")
+    __slots__ = ("cells", "grain", "grains", "name", "own", "rule")
 
     def __init__(self, name: tuple[str, str], limit: Limit, own: dict[Canonical, Limit]) -> None:
         self.name = name
@@ -46,6 +46,8 @@ class Table:
         self.own = own
         span = limit.window or 60_000_000
         self.grain = max(16, span.bit_length() - 6)
+        self.grains: dict[int, dict[Canonical, int]] = {}
+        """Where the reclaimer has filed these keys, in grains of 2**grain microseconds or more."""
 
     def handle(self, key: Key) -> Canonical:
         """What a key is known by in this table."""
@@ -93,6 +95,7 @@ class Table:
     def clear(self) -> None:
         """Drop every key."""
         self.cells.clear()
+        self.grains.clear()
 
     def reset(self, key: Canonical, micros: int) -> tuple[Any, int] | None:
         """The rule a key was written under and the instant of its reset (-1: not foreseen)."""
