@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -76,6 +79,21 @@ def test_a_zone_without_keys(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     ZoneStore(tmp_path / "zone", size=1 << 16).close()
     assert main(["zone", "top", str(tmp_path / "zone")]) == 2
     assert "?keys=yes" in capsys.readouterr().out
+
+
+def test_a_path_of_any_bytes(tmp_path: Path) -> None:
+    path = os.path.join(os.fsencode(tmp_path), b"\xff")
+    ZoneStore(os.fsdecode(path), size=1 << 16).close()
+    command = [sys.executable, "-m", "headgate", "zone", "stat"]
+    for name, status in ((path, 0), (path + b"?", 2)):
+        run = subprocess.run(
+            [*command, name],
+            capture_output=True,
+            check=False,
+            env={**os.environ, "PYTHONIOENCODING": "utf-8:strict"},
+        )
+        assert (run.returncode, run.stderr) == (status, b"")
+        assert rb"\udcff" in run.stdout
 
 
 def test_no_zone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

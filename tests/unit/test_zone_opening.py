@@ -7,6 +7,8 @@ import os
 import resource
 import stat
 import struct
+import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from headgate.stores.zone import ZoneStore
 from headgate.stores.zone.form import this_form
 from headgate.stores.zone.layout import LARGEST, SMALLEST, shape_of
 from headgate.stores.zone.places import BOOT, BUCKETS, FORM, MAGIC, OFFSET, PIDS, SIZE, VERSION
+from headgate.stores.zone.zone import open_zone
 
 SIZE_OF = 1 << 16
 LIMIT = Limit.parse("5/minute")
@@ -193,12 +196,52 @@ class TestOptions:
             ({"size": "16MiB"}, "a number of bytes"),
             ({"on_full": "explode"}, "'evict' or 'deny'"),
             ({"patience": 0}, "above 0"),
+            ({"patience": True}, "patience is a number of seconds above 0, not True"),
+            ({"patience": "1"}, "patience is a number of seconds above 0, not '1'"),
+            ({"keys": "no"}, "keys is True or False, not 'no'"),
+            ({"keys": 1}, "keys is True or False, not 1"),
+            ({"mode": "0600"}, "mode is a number such as 0o600, not '0600'"),
+            ({"mode": True}, "mode is a number such as 0o600, not True"),
+            ({"mode": 0o200}, "lets the owner read and write, not 0o200"),
+            ({"mode": 0o4600}, "mode is from 0o600 to 0o777 .* not 0o4600"),
+            ({"mode": -1}, "mode is from 0o600 to 0o777"),
         ],
     )
     def test_bad_options(self, tmp_path: Path, options: dict[str, Any], error: str) -> None:
         with pytest.raises((TypeError, ValueError), match=error):
             ZoneStore(tmp_path / "zone", **options)
         assert list(tmp_path.iterdir()) == []
+
+    @pytest.mark.parametrize("options", [{"keys": "no"}, {"patience": True}, {"patience": 0}])
+    def test_bad_options_without_a_name(self, options: dict[str, Any]) -> None:
+        with pytest.raises((TypeError, ValueError), match=r"^(keys|patience) is"):
+            ZoneStore.anonymous(size=SIZE_OF, **options)
+
+    def test_bad_paths(self, tmp_path: Path) -> None:
+        path: Any = os.fsencode(tmp_path / "zone")
+        with pytest.raises(TypeError, match="a zone's path is text or a Path, not b'"):
+            ZoneStore(path, size=SIZE_OF)
+        with pytest.raises(ValueError, match="a path has no zero byte"):
+            ZoneStore(f"{tmp_path}/a\0b", size=SIZE_OF)
+        assert list(tmp_path.iterdir()) == []
+
+    @pytest.mark.parametrize(
+        ("text", "name"),
+        [
+            ("a%20b", b"a b"),
+            ("p%q+%2B", b"p%q++"),
+            ("\u00fc%C3%BC", "\u00fc\u00fc".encode()),
+            ("new\nline\t\r", b"new\nline\t\r"),
+            ("%0A ", b"\n "),
+            ("%ff%FE", b"\xff\xfe"),
+            ("\udcff", b"\xff"),  # as Python reads a name that is not UTF-8
+            ("[::1", b"[::1"),
+        ],
+    )
+    def test_every_file_has_an_address(self, tmp_path: Path, text: str, name: bytes) -> None:
+        store = ZoneStore.from_url(f"zone://{tmp_path}/{text}?size=64KiB")
+        assert os.listdir(os.fsencode(tmp_path)) == [name]
+        assert os.fsencode(store.path) == os.path.join(os.fsencode(tmp_path), name)
 
     def test_address(self, tmp_path: Path) -> None:
         path = tmp_path / "a zone?"
@@ -227,6 +270,15 @@ class TestOptions:
             ("zone:///nowhere/x?keys=perhaps", "yes or no"),
             ("zone:///nowhere/x?size=64KiB&size=1MiB", "given twice"),
             ("zone:///nowhere/x?mode=rw", "0600"),
+            ("zone:///nowhere/x?mode=-1", "mode is written as 0600, not '-1'"),
+            ("zone:///nowhere/x?mode=100777", "mode is written as 0600, not '100777'"),
+            ("zone:///nowhere/x?mode=0200", "lets the owner read and write, not 0o200"),
+            ("zone:///nowhere/x?patience=nan", "patience is a number of seconds above 0"),
+            ("zone:///nowhere/x?size=64KiB\nMiB", "512KiB, 16MiB, 1GiB or in bytes"),
+            ("zone:///nowhere/x%00y", "a path has no zero byte"),
+            ("zone:///nowhere/\ud800", "a character in it that no path can have"),
+            ("zone://[::1/x", r"'zone://\[::1/x': a zone's path begins with a third slash"),
+            ("zone://\n/nowhere/x", "third slash"),
             ("zone:///nowhere/x?patience=long", "number of seconds"),
             ("zone:///nowhere/x?size", "bad query field"),
             ("zone:///nowhere/x#y", "%23"),
@@ -238,6 +290,70 @@ class TestOptions:
         with pytest.raises(StoreError, match=error):
             open_store(address)
         assert not Path("/nowhere").exists()
+
+
+def test_who_opens_while_another_closes_gets_an_open_zone(tmp_path: Path) -> None:
+    errors: list[BaseException] = []
+    interval = sys.getswitchinterval()
+    files = Path("/proc/self/fd")
+    before = len(list(files.iterdir())) if files.exists() else 0
+
+    def work() -> None:
+        try:
+            for _ in range(100):
+                store = ZoneStore(tmp_path / "zone", size=SIZE_OF)
+                store.decide([Ask("take", LIMIT, "k")])
+                store.close()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(6)]
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert errors == []
+    assert before == (len(list(files.iterdir())) if files.exists() else 0)
+
+
+@pytest.mark.parametrize("elsewhere", [True, False], ids=["another thread", "a finaliser"])
+def test_a_zone_that_is_closed_when_it_was_just_found(
+    zone: Path, elsewhere: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, known = ZoneStore(zone), open_zone.__globals__["_zones"]
+    closing = threading.Thread(target=first.close)
+
+    class Finding:
+        """The zones of this process; who finds one is held up while its only user closes it."""
+
+        def get(self, place: tuple[int, int]) -> object:
+            found = known.get(place)
+            if not first.closed:
+                if elsewhere:
+                    closing.start()
+                    closing.join(0.1)
+                else:
+                    first.close()
+            return found
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(known, name)
+
+        def __setitem__(self, place: tuple[int, int], found: object) -> None:
+            known[place] = found
+
+    monkeypatch.setitem(open_zone.__globals__, "_zones", Finding())
+    second = ZoneStore(zone)
+    if elsewhere:
+        closing.join()
+    assert first.closed
+    assert second.decide([Ask("take", LIMIT, "k")])[0].remaining == 1
+    second.close()
+    assert second._zone.closed
 
 
 def _take_one(path: Path, status: int) -> None:

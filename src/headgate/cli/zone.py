@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from typing import Any
 
 from ..errors import StoreError
@@ -43,12 +44,12 @@ def _stat(options: argparse.Namespace) -> int:
     try:
         found = look_at(options.path)
     except StoreError as error:
-        print(error)
+        _say(str(error))
         return 2
     if options.json:
         print(json.dumps(found, indent=2))
         return 0
-    print(f"{found['path']}: {found['size']:,} bytes, {found['form']}, version {found['version']}")
+    _say(f"{found['path']}: {found['size']:,} bytes, {found['form']}, version {found['version']}")
     for name, label, meaning in LINES:
         print(f"  {label:<13}{found[name]:>12,}  {meaning}")
     print(f"  keys are {'kept' if found['keeps_keys'] else 'not kept'} as text")
@@ -63,7 +64,7 @@ def _top(options: argparse.Namespace) -> int:
     try:
         found = look_at_keys(options.path, options.number)
     except StoreError as error:
-        print(error)
+        _say(str(error))
         return 2
     if options.json:
         print(json.dumps(found, indent=2))
@@ -71,5 +72,11 @@ def _top(options: argparse.Namespace) -> int:
     print(f"{'hits':>12} {'refusals':>12}  limit, key")
     for row in found:
         space = f"{row['space']}: " if row["space"] else ""
-        print(f"{row['hits']:>12,} {row['refusals']:>12,}  {space}{row['limit']}, {row['key']}")
+        _say(f"{row['hits']:>12,} {row['refusals']:>12,}  {space}{row['limit']}, {row['key']}")
     return 0
+
+
+def _say(text: str) -> None:
+    """Print a text whatever characters are in it: paths and keys are made of any."""
+    encoding = sys.stdout.encoding or "utf-8"
+    print(text.encode(encoding, "backslashreplace").decode(encoding))

@@ -8,6 +8,7 @@ Its space is allocated at once: a full disk is an error now, not a crash later.
 from __future__ import annotations
 
 import errno
+import math
 import os
 import secrets
 import stat
@@ -39,10 +40,31 @@ from .places import (
     VERSION,
 )  # fmt: skip
 
-__all__ = ["anonymous_file", "boot_id", "new_offset", "open_file", "read_header"]
+__all__ = [
+    "anonymous_file", "boot_id", "check_options", "new_offset", "open_file", "read_header",
+]  # fmt: skip
 
 ANYONE = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 """No child inherits the file by name, and a pipe in its place does not block."""
+
+
+def check_options(path: str, mode: int, keep: bool, patience: float) -> None:
+    """Errors for what no zone can be opened with; an empty path is that of a zone without one."""
+    if not isinstance(path, str):
+        raise TypeError(f"a zone's path is text or a Path, not {path!r}")
+    if "\0" in path:
+        raise ValueError(f"a path has no zero byte in it: {path!r}")
+    if isinstance(mode, bool) or not isinstance(mode, int):
+        raise TypeError(f"mode is a number such as 0o600, not {mode!r}")
+    if not 0 <= mode <= 0o777 or mode & 0o600 != 0o600:
+        raise ValueError(
+            f"mode is from 0o600 to 0o777 and lets the owner read and write, not {mode:#o}"
+        )
+    if not isinstance(keep, bool):
+        raise TypeError(f"keys is True or False, not {keep!r}")
+    number = isinstance(patience, int | float) and not isinstance(patience, bool)
+    if not number or not 0 < patience < math.inf:
+        raise ValueError(f"patience is a number of seconds above 0, not {patience!r}")
 
 
 def open_file(path: str, size: int, form: Form, mode: int, keep: bool) -> tuple[int, Shape]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -61,7 +60,7 @@ class ZoneStore(ZoneAnswers):
         mode: int = 0o600,
         patience: float = 1.0,
     ) -> None:
-        _check(size, on_full, patience, clock)
+        _check(size, on_full, clock)
         super().__init__(
             open_zone(os.fspath(path), size, mode, keys, patience), clock, on_full, patience
         )
@@ -77,7 +76,7 @@ class ZoneStore(ZoneAnswers):
         patience: float = 1.0,
     ) -> ZoneStore:
         """A zone without a file, for this process and those it forks from now on."""
-        _check(size, on_full, patience, clock)
+        _check(size, on_full, clock)
         store = cls.__new__(cls)
         zone = anonymous_zone(size, keys, patience)
         ZoneAnswers.__init__(store, zone, clock, on_full, patience)
@@ -181,11 +180,9 @@ class ZoneStore(ZoneAnswers):
             self._zone.leave()
 
 
-def _check(size: int, on_full: str, patience: float, clock: Clock | None) -> None:
+def _check(size: int, on_full: str, clock: Clock | None) -> None:
     check_size(size)
     if clock is not None and not isinstance(clock, Clock):
         raise TypeError(f"a clock has now() and micros(), which {clock!r} has not")
     if on_full not in ("evict", "deny"):
         raise ValueError(f"on_full is 'evict' or 'deny', not {on_full!r}")
-    if not (isinstance(patience, int | float) and 0 < patience < math.inf):
-        raise ValueError(f"patience is a number of seconds above 0, not {patience!r}")

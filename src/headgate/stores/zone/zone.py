@@ -23,7 +23,14 @@ from .engine import Engine
 from .form import this_form
 from .holders import Holders, namespace
 from .layout import KEPT, Shape, check_header
-from .opening import anonymous_file, boot_id, new_offset, open_file, read_header
+from .opening import (
+    anonymous_file,
+    boot_id,
+    check_options,
+    new_offset,
+    open_file,
+    read_header,
+)
 from .places import BOOT, IS_KEY, LATEST, OFFSET, OPTIONS, PIDS
 from .registry import Registry
 from .table import Nodes
@@ -42,28 +49,33 @@ APART = 300 * 10**9
 """Nanoseconds by which the time of day may differ where a restart cannot be seen otherwise."""
 
 _zones: weakref.WeakValueDictionary[tuple[int, int], Zone] = weakref.WeakValueDictionary()
-_opening = threading.Lock()
+_opening = threading.RLock()
+"""Held by who opens or closes a zone: else one could be closed for him who just found it, and
+what is closed late would take the record locks of the same file with it. A finaliser may close a
+store in the middle of either."""
 
 
 def open_zone(path: str, size: int, mode: int, keep: bool, patience: float) -> Zone:
     """The zone at a path, made if there is none."""
+    check_options(path, mode, keep, patience)
     form = this_form()
     with _opening:
-        try:
-            status = os.stat(path)
-            zone = _zones.get((status.st_dev, status.st_ino))
-        except OSError:
-            zone = None
-        if zone is not None and zone.closed:  # another thread is about to let go of it
-            zone = None
-        if zone is None:
-            zone = _opened(path, *open_file(path, size, form, mode, keep), patience)
-        zone.users += 1
-        return zone
+        while True:
+            try:
+                status = os.stat(path)
+                zone = _zones.get((status.st_dev, status.st_ino))
+            except OSError:
+                zone = None
+            if zone is None:
+                zone = _opened(path, *open_file(path, size, form, mode, keep), patience)
+            zone.users += 1
+            if not zone.closed:  # by a finaliser, at this very moment
+                return zone
 
 
 def anonymous_zone(size: int, keep: bool, patience: float) -> Zone:
     """A zone without a name, for this process and those it forks."""
+    check_options("", 0o600, keep, patience)
     with _opening:
         zone = _opened("without a name", *anonymous_file(size, this_form(), keep), patience)
         zone.users += 1
@@ -201,8 +213,11 @@ class Zone:
 
     def leave(self) -> None:
         """One user less; the last one closes the zone."""
-        with self.local:
+        with _opening:
             self.users -= 1
+            if self.users > 0:
+                return
+        with self.local, _opening:  # in this order: who decides may come to close another store
             if self.users <= 0:
                 self.close()
 
@@ -237,7 +252,7 @@ def _key_of(file: int) -> tuple[int, int]:
 
 def _after_fork() -> None:
     global _opening
-    _opening = threading.Lock()
+    _opening = threading.RLock()
     for zone in list(_zones.values()):
         zone.forked()
 
