@@ -161,8 +161,11 @@ class DebtBucket(TokenBucket):
     def refund(self, a: int, b: int, c: int, now: int, cost: int, at: int) -> State:
         then, missing = self.drain(a, b, now)
         back = cost * self.window
-        if at > now:
-            back = self.undone(back, missing - (self.full + (at - then) * self.quota + back))
+        if at > now and missing > self.full + (at - then) * self.quota + back:
+            # Somebody has booked behind it, for the instant at which all before is paid. Of what
+            # the last of them costs, only one token is certain: more, and a newcomer would pass
+            # before them.
+            back = min(back, self.window)
         return then, max(0, missing - back), 0
 
     def forecast(self, a: int, b: int, c: int, now: int, ahead: int, cost: int) -> int:
