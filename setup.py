@@ -24,7 +24,6 @@ SHARED = (
     "algorithms/fixed_window",
     "algorithms/gcra",
     "algorithms/leaky_bucket",
-    "algorithms/packing",
     "algorithms/sliding_cells",
     "algorithms/sliding_log",
     "algorithms/sliding_window",
@@ -43,11 +42,22 @@ SHARED = (
     "stores/zone/table",
 )
 # Written for C alone.
-ALONE = ("quick", "reclaim", "record", "table", "zonelock", "zonequick")
+ALONE = (
+    "algorithms/packing",
+    "near",
+    "quick",
+    "reclaim",
+    "record",
+    "table",
+    "zonelock",
+    "zonequick",
+)
 # Which sources those stand in for.
 STANDS_IN = {
+    "algorithms.packing": "algorithms.packing",
     "door": "quick",
     "record": "record",
+    "stores.near": "near",
     "stores.quick": "quick",
     "stores.reclaim": "reclaim",
     "stores.table": "table",

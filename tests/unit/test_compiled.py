@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import runpy
@@ -131,6 +132,58 @@ def test_states_that_were_packed_go_on_where_they_were(manual_clock: ManualClock
         manual_clock.advance(1)
     assert not any(limiter.hit(f"user:{number}") for number in range(500))
     assert not any(cells.hit(f"user:{number}") for number in range(500))
+
+
+@native
+def test_many_hits_are_the_hits() -> None:
+    limiter = Limiter("5/day fixed-window")
+    keys: list[Any] = [f"user:{n}" for n in range(300)] + ["naïve", b"raw", ("a", "b"), "", "a\0b"]
+    limiter.hit("user:7")
+    found = limiter.hit_many(keys * 7)
+    assert [sum(bool(d) for d in found[n :: len(keys)]) for n in range(len(keys))] == [
+        4 if key == "user:7" else 5 for key in keys
+    ]
+    again = limiter.hit_many(keys)
+    assert not any(again)
+    assert {type(decision).__name__ for decision in again} == {"Refusal"}
+    one = limiter.hit("user:3")
+    assert (one.remaining, one.cost, one.limit) == (0, 1, again[3].limit)
+    assert limiter.hit_many([]) == []
+
+
+@native
+def test_many_hits_count_their_references() -> None:
+    limiter = Limiter("5/day fixed-window")
+    keys = [f"user:{n}" for n in range(1000)]
+    kept = limiter.hit_many(keys)
+    source: Any = kept[0]._source
+    before = sys.getrefcount(source), sys.getrefcount(None)
+    found = limiter.hit_many(keys * 3)
+    assert gc.is_tracked(found)
+    assert not any(gc.is_tracked(decision) for decision in found)
+    assert sys.getrefcount(source) == before[0] + len(found)
+    assert [sys.getrefcount(keys[0]), sys.getrefcount(found[0])] == [2, 2]
+    del found
+    assert sys.getrefcount(source) == before[0]
+    assert abs(sys.getrefcount(None) - before[1]) < 100
+
+
+@native
+def test_keys_may_be_changed_while_they_are_decided() -> None:
+    class Meddler(ManualClock):
+        def micros(self) -> int:
+            keys.clear()
+            return super().micros()
+
+    names = [f"user:{n}" for n in range(100)]
+    keys: list[Any] = []
+    limiter = Limiter("5/day fixed-window", clock=Meddler(1_000_000))
+    for _ in range(2):  # new keys, and known ones
+        keys[:] = names
+        found = limiter.hit_many(keys)
+        assert len(found) == 100
+        assert not keys
+    assert all(limiter.peek(name).remaining == 3 for name in names)
 
 
 @native

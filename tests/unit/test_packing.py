@@ -4,30 +4,87 @@ from __future__ import annotations
 
 import random
 from array import array
+from importlib import import_module
+from typing import Any
 
 import pytest
 
 from headgate import Limit
 from headgate.algorithms import rule_of
-from headgate.algorithms.packing import narrowest, pack, span_width, unpack
+from twin import pure
+
+WIDTHS = [1, 2, 4, 5, 6, 8]
 
 
-@pytest.mark.parametrize("width", [1, 2, 4, 5, 6, 8])
-def test_rows(width: int) -> None:
+@pytest.fixture(params=["headgate", "pure"])
+def packing(request: pytest.FixtureRequest) -> Any:
+    """The module of the form that runs, and that of pure Python."""
+    package = "headgate" if request.param == "headgate" else pure().__name__
+    return import_module(f"{package}.algorithms.packing")
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_rows(packing: Any, width: int) -> None:
     base = 1_700_000_000
     top = min(256**width, 1 << 62) - 1
     row = array("q", [0, base, base + 1, base + top // 3, base + top])
-    data = pack(row, 1, 5, base, width)
-    assert len(data) == 4 * width
-    assert unpack(b"??" + data, 2, 4, base, width) == row[1:]
-    with pytest.raises(ValueError, match="too early"):
-        unpack(data, 1, 4, base, width)
+    data = packing.pack(row, 1, 5, base, width, b"??")
+    assert len(data) == 2 + 4 * width
+    assert data[2:] == packing.pack(row, 1, 5, base, width)
+    assert packing.unpack(data, 2, 4, base, width) == row[1:]
+    assert packing.pack(row, 3, 3, base, width, b"!") == b"!"
+    for at, count in ((3, 4), (2, 5), (-1, 1), (0, -1), (len(data) + 1, 0), (0, 1 << 60)):
+        with pytest.raises(ValueError, match="too early"):
+            packing.unpack(data, at, count, base, width)
 
 
-def test_widths() -> None:
+@pytest.mark.parametrize("width", WIDTHS)
+def test_numbers_that_do_not_fit(packing: Any, width: int) -> None:
+    with pytest.raises(OverflowError):
+        packing.pack(array("q", [5, 6, 5]), 0, 3, 6, width)
+    if width < 8:
+        with pytest.raises(OverflowError):
+            packing.pack(array("q", [0, 256**width]), 0, 2, 0, width)
+    with pytest.raises(OverflowError):
+        packing.unpack(b"\xff" * 8, 0, 1, (1 << 63) - 1, width)
+    with pytest.raises(IndexError):
+        packing.pack(array("q", [1]), 0, 2, 0, width)
+    least = -(1 << 63)
+    assert packing.unpack(packing.pack(array("q", [least]), 0, 1, least, width), 0, 1, least, width)
+
+
+def test_one_number(packing: Any) -> None:
+    for value in (0, -1, 1 << 62, -(1 << 63)):
+        assert packing.whole(b"?" + packing.number(value), 1) == value
+    for at in (-1, 1):
+        with pytest.raises(ValueError, match="too early"):
+            packing.whole(bytes(8), at)
+    with pytest.raises(OverflowError):
+        packing.number(1 << 63)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_both_forms_pack_alike(width: int) -> None:
+    one, other = (
+        import_module(f"{name}.algorithms.packing") for name in ("headgate", pure().__name__)
+    )
+    chance = random.Random(width)
+    for _ in range(200):
+        base = chance.randrange(-(1 << 40), 1 << 40)
+        top = min(256**width, 1 << 62)
+        row = array("q", [base + chance.randrange(top) for _ in range(chance.randrange(1, 20))])
+        first = chance.randrange(len(row))
+        data = one.pack(row, first, len(row), base, width)
+        assert data == other.pack(row, first, len(row), base, width)
+        count = len(row) - first
+        assert one.unpack(data, 0, count, base, width) == row[first:]
+        assert other.unpack(data, 0, count, base, width) == row[first:]
+
+
+def test_widths(packing: Any) -> None:
     for width in (1, 2, 4):
-        assert narrowest(256**width - 1) == width < narrowest(256**width)
-    assert [span_width(256**width - 1) for width in (3, 4, 5, 6, 7)] == [4, 4, 5, 6, 8]
+        assert packing.narrowest(256**width - 1) == width < packing.narrowest(256**width)
+    assert [packing.span_width(256**width - 1) for width in (3, 4, 5, 6, 7)] == [4, 4, 5, 6, 8]
 
 
 @pytest.mark.parametrize(

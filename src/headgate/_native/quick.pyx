@@ -1,3 +1,5 @@
+# distutils: extra_compile_args = -fno-tree-slp-vectorize
+# (Outcomes are written in words and read at once: a read of two words would wait for the writes.)
 """The compiled form's short way: one take of one limit, without a frame or a lock.
 
 A take of three words runs no Python code between the first look at the table and the last
@@ -7,8 +9,8 @@ algorithms that need larger numbers than C has, or a calendar, hold the lock.
 """
 
 cimport cython
-from cpython.bytearray cimport PyByteArray_AS_STRING
-from cpython.list cimport PyList_GET_SIZE
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize
+from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE, PyList_New, PyList_SET_ITEM
 from cpython.long cimport PyLong_CheckExact
 from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
@@ -16,8 +18,9 @@ from libc.stdint cimport int64_t, uint64_t
 
 from .algorithms.base cimport Algorithm, Spread, Words3, Words4
 from .decision cimport Decision, Glance, Refusal
+from .making cimport in_bulk, put
 from .reclaim cimport Reclaimer
-from .table cimport Slot, Table, handle_of
+from .table cimport HG_FETCH, Slot, Table, borrowed, fetch_slots, handle_of, lent_name, slot_of
 
 import threading
 
@@ -50,20 +53,25 @@ cdef extern from *:
     """
     bint HG_IS_ASCII(object key)
     bint HG_CLOCK
+    void PyObject_GC_Track(object o) noexcept
+    void PyObject_GC_UnTrack(object o) noexcept
     Py_ssize_t PyDict_GET_SIZE(object d)
     int64_t hg_nanos() nogil
 
 cdef enum:
+    AHEAD = 16  # how many keys before its turn a slot is fetched into the cache
     MANY = 8  # limits that are decided together on the short way
 
 cdef int64_t CEILING = 1 << 53
 cdef object ONE = 1
+cdef bint BULK = in_bulk()
 # Whose takes are C alone.
 PLAIN = frozenset(
     (Even, FirstHitWindow, FixedWindow, Gcra, LeakyMeter, LeakyQueue, SlidingWindow, TokenBucket)
 )
 
 
+@cython.final
 cdef class Guard:
     """A lock that its own thread may take again, and that shows whether it is held."""
 
@@ -74,13 +82,13 @@ cdef class Guard:
     def __cinit__(self):
         self.lock = threading.RLock()
 
-    def acquire(self):
+    cpdef acquire(self):
         """Wait for it, and take it."""
         self.lock.acquire()
         self.depth += 1
         self.busy = True
 
-    def release(self):
+    cpdef release(self):
         """Let others in."""
         self.depth -= 1
         if self.depth == 0:
@@ -266,26 +274,75 @@ cdef class Words(InMemory):
         return self.longer(key, cost, partial)
 
     def hit_many(self, list keys, cost):
-        """Independent decisions of one instant, in order; the cost has been checked."""
-        cdef Py_ssize_t i, count = PyList_GET_SIZE(keys)
-        cdef list found = [None] * count
-        cdef Decision decision
-        cdef int64_t amount = cost, now
-        cdef bytearray hashes = bytearray(8 * count)
+        """Independent decisions of one instant, in order; the cost has been checked.
+
+        The keys are the caller's own list: before any Python code can run, which might change
+        it, it is copied. Plain text has its hash, and the system its time, without any.
+        """
+        cdef list found = PyList_New(PyList_GET_SIZE(keys))
+        cdef Py_ssize_t i, count = PyList_GET_SIZE(found)
+        cdef bytearray hashes = PyByteArray_FromStringAndSize(NULL, 8 * count)
         cdef uint64_t* names = <uint64_t*>PyByteArray_AS_STRING(hashes)
+        cdef Table table = self.table  # names of this function's own need no counting of references
+        cdef Algorithm rule = self.rule
+        cdef int64_t amount = cost, now, wait, a, b, c
+        cdef bint plain, lent = borrowed, ours = False
+        cdef Decision decision
+        cdef Words4 outcome
+        cdef Slot* slot
+        PyObject_GC_UnTrack(found)  # nobody is to come upon its empty places
+        if not self.system or PyList_GET_SIZE(keys) != count:
+            keys, ours = copied(keys, count), True
         for i in range(count):  # bad input is found before anything is taken
+            if i + AHEAD < count:
+                HG_FETCH(PyList_GET_ITEM(keys, i + AHEAD))
+            if lent and HG_IS_ASCII(<object>PyList_GET_ITEM(keys, i)):
+                names[i] = lent_name(<object>PyList_GET_ITEM(keys, i))
+                continue
+            if not ours:
+                keys, ours = copied(keys, count), True
             names[i] = handle_of(keys[i])
-        now = self.now()
+        now = self.now()  # a clock may run Python code: nothing is looked at before it
+        plain = amount and self.plain()
         for i in range(count):
+            if plain and BULK and not self.guarded:
+                if i + AHEAD < count:
+                    fetch_slots(table, names[i + AHEAD])
+                slot = slot_of(table, names[i])
+                if slot is not NULL and slot.a >= 0:
+                    outcome = rule.take(slot.a, slot.b, slot.c, now, amount, 0)
+                    wait, a, b, c = outcome[0], outcome[1], outcome[2], outcome[3]
+                    if wait == 0 or a != slot.a:
+                        slot.a, slot.b, slot.c = a, b, c
+                    if wait == 0:
+                        put(found, i, Decision, rule, wait, a, b, c, now, amount)
+                    else:
+                        put(found, i, Refusal, rule, wait, a, b, c, now, amount)
+                    continue
             decision = None
-            if amount and self.plain():
+            if plain:
                 if self.guarded:
                     with self.guard:
                         decision = self.take(names[i], now, amount)
                 else:
                     decision = self.take(names[i], now, amount)
-            found[i] = decision if decision is not None else self.longer(keys[i], cost, False)
+            if decision is None:
+                if not ours:
+                    keys, ours = copied(keys, count), True
+                decision = self.longer(keys[i], cost, False)
+            Py_INCREF(decision)
+            PyList_SET_ITEM(found, i, decision)
+            plain = amount and self.plain()  # Python code may have run
+        PyObject_GC_Track(found)
         return found
+
+
+cdef list copied(list keys, Py_ssize_t count):
+    """Keys that nobody else can change."""
+    keys = list(keys)
+    if PyList_GET_SIZE(keys) != count:
+        raise RuntimeError("the list of keys changed its size meanwhile")
+    return keys
 
 
 @cython.final
@@ -370,6 +427,7 @@ cdef class Together(Prepared):
 
     def hit_many(self, list keys, cost):
         """Independent decisions, in order; the cost has been checked."""
+        keys = list(keys)  # the caller's own, which others may change
         for key in keys:  # bad input is found before anything is taken
             handle_of(key)
         return [self.take_one(key, cost, False) for key in keys]
@@ -391,7 +449,8 @@ cdef class Spreads(InMemory):
         now = self.now()
         if not self.plain():
             return None
-        with self.guard:
+        self.guard.acquire()  # `with` would look for its two methods each time
+        try:
             if PyDict_GET_SIZE(self.own) or self.books.closed:  # meanwhile
                 return None
             slot = self.table.find(hash)
@@ -412,6 +471,8 @@ cdef class Spreads(InMemory):
                 self.books.add(self.table)
                 self.table.note(hash, self.table.reset_at(self.table.find(hash), now * self.tick))
                 self.books.sweep(self.table, now * self.tick)
+        finally:
+            self.guard.release()
         if outcome[0] == 0:
             decision = Decision.__new__(Decision)
         else:
@@ -434,6 +495,7 @@ cdef class Spreads(InMemory):
         """Independent decisions, in order; the cost has been checked."""
         cdef Decision decision
         found = []
+        keys = list(keys)  # the caller's own, which others may change
         for key in keys:  # bad input is found before anything is taken
             handle_of(key)
         for key in keys:

@@ -25,6 +25,23 @@ cdef struct Segment:
     int64_t rest  # no key that is not a candidate resets before this instant
     Candidate* candidates
 
+cdef extern from *:
+    """
+    #define HG_PLACE(hash, room) ((uint32_t)(((unsigned __int128)(hash) * (room)) >> 64))
+    #if defined(__GNUC__)
+    #define HG_FETCH(at) __builtin_prefetch(at)
+    #else
+    #define HG_FETCH(at) ((void)(at))
+    #endif
+    """
+    uint32_t HG_PLACE(uint64_t hash, uint32_t room) nogil
+    void HG_FETCH(const void* at) noexcept nogil
+
+cdef extern from "Python.h":
+    Py_hash_t PyObject_Hash(object o) except -1
+
+cdef bint borrowed  # whether Python's own hash is good enough
+
 cpdef uint64_t handle_of(object key) except 0
 
 cdef class Table:
@@ -56,3 +73,41 @@ cdef class Table:
     cdef int scan(self, Segment* segment, int64_t now) except -1
     cdef int let_go(self, Slot* slot) except -1
     cdef int cool(self) except -1
+
+
+cdef inline uint64_t lent_name(object key) except 0:
+    """What handle_of says of text that is ASCII, where the hash is `borrowed`."""
+    cdef uint64_t found = <uint64_t>PyObject_Hash(key)
+    return found if found else 1
+
+
+cdef inline Slot* place_of(Table table, uint64_t hash) noexcept:
+    """The first slot that may be a key's; NULL if there is none."""
+    cdef Segment* segment = &table.segments[(hash >> 1) >> (63 - table.bits)]
+    if segment.size == 0:
+        return NULL
+    return &segment.slots[HG_PLACE(hash << table.bits, segment.room)]
+
+
+cdef inline Slot* slot_of(Table table, uint64_t hash) noexcept:
+    """A key's slot; NULL if it has none."""
+    cdef Slot* slot = place_of(table, hash)
+    if slot is NULL:
+        return NULL
+    # Most are among the first four, but which cannot be foreseen: a sum costs less than branches
+    # that are guessed wrong. There are 16 slots behind every place; an empty one counts as large.
+    slot += (
+        (slot[0].hash - 1 < hash - 1) + (slot[1].hash - 1 < hash - 1)
+        + (slot[2].hash - 1 < hash - 1) + (slot[3].hash - 1 < hash - 1)
+    )
+    while slot.hash - 1 < hash - 1:
+        slot += 1
+    return slot if slot.hash == hash else NULL
+
+
+cdef inline void fetch_slots(Table table, uint64_t hash) noexcept:
+    """Let the slots that may be a key's come into the cache."""
+    cdef Slot* slot = place_of(table, hash)
+    if slot is not NULL:
+        HG_FETCH(slot)
+        HG_FETCH(slot + 2)

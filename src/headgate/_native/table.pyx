@@ -62,23 +62,19 @@ cdef extern from *:
         if (after == 0) { free(old); return NULL; }
         return realloc(old, after);
     }
-    #define HG_PLACE(hash, room) ((uint32_t)(((unsigned __int128)(hash) * (room)) >> 64))
     #define HG_IS_ASCII(key) (PyUnicode_CheckExact(key) && PyUnicode_IS_ASCII(key))
     """
     void* hg_resized(void* old, size_t before, size_t after) nogil
-    uint32_t HG_PLACE(uint64_t hash, uint32_t room) nogil
     bint HG_IS_ASCII(object key)
 
 cdef extern from "Python.h":
     Py_ssize_t Py_REFCNT(object o)
-    ctypedef Py_ssize_t Py_hash_t
-    Py_hash_t PyObject_Hash(object o) except -1
 
 cdef int64_t OBJECT = -1
 cdef uint32_t SMALL = 1024  # keys in a segment that make a table of 1 one of 16, then of 256
 
 # Python's own hash is keyed and kept in each str, unless somebody has fixed its seed.
-cdef bint borrowed = (
+borrowed = (
     sys.flags.hash_randomization
     and os.environ.get("PYTHONHASHSEED", "random") in ("", "random")
     and sys.hash_info.width == 64
@@ -240,14 +236,7 @@ cdef class Table:
         return &self.segments[(hash >> 1) >> (63 - self.bits)]
 
     cdef Slot* find(self, uint64_t hash) noexcept:
-        cdef Segment* segment = &self.segments[(hash >> 1) >> (63 - self.bits)]
-        cdef Slot* slot
-        if segment.size == 0:
-            return NULL
-        slot = &segment.slots[HG_PLACE(hash << self.bits, segment.room)]
-        while slot.hash != 0 and slot.hash < hash:
-            slot += 1
-        return slot if slot.hash == hash else NULL
+        return slot_of(self, hash)
 
     cdef Slot* enter(self, uint64_t hash) except NULL:
         """A slot for a key that has none, all zero."""

@@ -272,6 +272,7 @@ cdef class InZone(Prepared):
         cdef Decision decision
         cdef int64_t name = 0
         found = []
+        keys = list(keys)  # the caller's own, which others may change
         for key in keys:  # bad input is found before anything is taken
             self.name(key, &name)
         for key in keys:
@@ -376,6 +377,7 @@ cdef class InZoneTogether(Prepared):
     def hit_many(self, list keys, cost):
         """Independent decisions, in order; others get in between them."""
         cdef int64_t name = 0
+        keys = list(keys)  # the caller's own, which others may change
         for key in keys:  # bad input is found before anything is taken
             self.first.name(key, &name)
         return [self.take_one(key, cost, False) for key in keys]

@@ -1,7 +1,7 @@
 """Packing: rows of whole numbers in as few bytes as hold them.
 
 A row is kept as differences from a base, each in the same number of bytes, in the byte order of
-the machine: packed states never leave it.
+the machine: packed states never leave it. The compiled form has a packing of its own.
 """
 
 from __future__ import annotations
@@ -12,9 +12,6 @@ from collections.abc import Sequence
 
 __all__ = ["narrowest", "number", "pack", "span_width", "unpack", "whole"]
 
-TYPED = __name__.startswith("headgate._native")
-"""Whether this runs compiled, where a plain loop is the fastest way."""
-LITTLE = sys.byteorder == "little"
 CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
 assert all(array(code).itemsize == width for width, code in CODES.items())
 
@@ -44,46 +41,28 @@ def number(value: int) -> bytes:
 
 def whole(data: bytes, at: int) -> int:
     """The whole number in the eight bytes at a place."""
+    if not 0 <= at <= len(data) - 8:
+        raise ValueError("a packed number ends too early")
     return int.from_bytes(data[at : at + 8], sys.byteorder, signed=True)
 
 
-def pack(row: Sequence[int], first: int, last: int, base: int, width: int) -> bytes:
-    """The numbers from `first` up to `last` of a row, less `base`, each in `width` bytes."""
-    if not TYPED and width in CODES:
-        return array(CODES[width], [row[place] - base for place in range(first, last)]).tobytes()
-    packed = bytearray((last - first) * width)
-    at = 0
-    for place in range(first, last):
-        rest = row[place] - base
-        if LITTLE:
-            for byte in range(at, at + width):
-                packed[byte] = rest & 255
-                rest >>= 8
-        else:
-            for byte in range(at + width - 1, at - 1, -1):
-                packed[byte] = rest & 255
-                rest >>= 8
-        at += width
-    return bytes(packed)
+def pack(
+    row: Sequence[int], first: int, last: int, base: int, width: int, head: bytes = b""
+) -> bytes:
+    """A head, then the numbers of a row from `first` to `last`, less `base`, in `width` bytes."""
+    rests = [row[place] - base for place in range(first, last)]
+    if width in CODES:
+        return head + array(CODES[width], rests).tobytes()
+    return head + b"".join([rest.to_bytes(width, sys.byteorder) for rest in rests])
 
 
 def unpack(data: bytes, at: int, count: int, base: int, width: int) -> array[int]:
     """So many numbers of `width` bytes each from a place on, plus `base`."""
-    if at + count * width > len(data):
+    end = at + count * width
+    if at < 0 or count < 0 or end > len(data):
         raise ValueError("a packed row ends too early")
-    if not TYPED and width in CODES:
-        narrow = array(CODES[width], data[at : at + count * width])
+    if width in CODES:
+        narrow = array(CODES[width], data[at:end])
         return array("q", [base + rest for rest in narrow] if base else narrow)
-    row = array("q", bytes(8 * count))
-    numbers = row
-    for place in range(count):
-        rest = 0
-        if LITTLE:
-            for byte in range(at + width - 1, at - 1, -1):
-                rest = rest << 8 | data[byte]
-        else:
-            for byte in range(at, at + width):
-                rest = rest << 8 | data[byte]
-        numbers[place] = base + rest
-        at += width
-    return row
+    places = range(at, end, width)
+    return array("q", [base + int.from_bytes(data[i : i + width], sys.byteorder) for i in places])

@@ -124,7 +124,7 @@ class SlidingCells(Spread):
         if not state[TOTAL]:
             return b"\0" + newest
         width = narrowest(max(state[FIRST:]))
-        return bytes((width,)) + newest + pack(state, FIRST, FIRST + self.cells, 0, width)
+        return pack(state, FIRST, FIRST + self.cells, 0, width, bytes((width,)) + newest)
 
     def load(self, data: bytes) -> array[int]:
         """The state again; ValueError if these are not the bytes of one."""

@@ -82,8 +82,8 @@ class SlidingLog(Spread):
             return now
         head = bisect_right(events, now - self.window, state.head)
         if head > state.head:
-            gone = range(state.head, head)
-            state.total -= len(gone) if state.costs is None else sum(state.costs[i] for i in gone)
+            costs = state.costs
+            state.total -= head - state.head if costs is None else sum(costs[state.head : head])
             if head == len(events) or head > SPARE:
                 state.cut(0, head)
                 head = 0
@@ -132,7 +132,7 @@ class SlidingLog(Spread):
                     costs.append(cost)
             state.total = total = total + cost
             return 0, total, 0, now
-        return super().hit(state, now, cost)
+        return Spread.hit(self, state, now, cost)
 
     def view(self, state: Log, now: int, cost: int) -> State:
         total = state.total
@@ -184,11 +184,12 @@ class SlidingLog(Spread):
             return b"\0" + number(state.seen)
         base = events[head]
         width, priced = span_width(events[-1] - base), 0
-        rows = pack(events, head, end, base, width)
-        if state.costs is not None and state.total != end - head:
-            priced = narrowest(max(state.costs[head:]))
-            rows += pack(state.costs, head, end, 0, priced)
-        return bytes((width << 4 | priced,)) + number(state.seen) + number(base) + rows
+        costs = state.costs if state.total != end - head else None
+        if costs is not None:
+            priced = narrowest(max(costs[head:]))
+        data = bytes((width << 4 | priced,)) + number(state.seen) + number(base)
+        data = pack(events, head, end, base, width, data)
+        return data if costs is None else pack(costs, head, end, 0, priced, data)
 
     def load(self, data: bytes) -> Log:
         """The state again; ValueError if these are not the bytes of one."""

@@ -41,7 +41,7 @@ class Plain:
 
     def hit_many(self, keys: list[Key], cost: int) -> list[Decision]:
         """Independent decisions, in order; the cost has been checked."""
-        hit = self.hit
+        hit, keys = self.hit, list(keys)  # the caller's own, which others may change
         for key in keys:  # bad input is found before anything is taken
             if key.__class__ is not str:
                 canonical(key)
