@@ -60,6 +60,8 @@ class Ask(NamedTuple):
     """For refund: the instant, in microseconds, at which it was taken."""
     room: int = 0
     """Of the elastic part, how many thousandths are open now."""
+    on_error: str = ""
+    """Who answers if the store cannot: "allow", "deny" or "local"; "" leaves it to the store."""
 
 
 class Source(Protocol):
@@ -139,7 +141,7 @@ class Decision(Record):
     @property
     def degraded(self) -> bool:
         """Whether a stand-in decided because the store could not."""
-        return False
+        return bool(getattr(self._source, "degraded", False))
 
     @property
     def parts(self) -> tuple[Decision, ...]:
@@ -163,7 +165,7 @@ class Decision(Record):
 
     def let_pass(self) -> Decision:
         """The same call let through, although nothing could be taken for it."""
-        seen = Seen(self.limit, self._source.per_second)
+        seen = Seen(self.limit, self._source.per_second, self.degraded)
         passed = Glance()
         passed._source, passed._now, passed._cost = seen, self._now, self._cost
         left, _, reset = self._look()
@@ -183,6 +185,12 @@ class Decision(Record):
         """The same numbers, as a refusal."""
         _, a, b, c = self._outcome
         return decided(self._source, (-1, a, b, c), self._now, self._cost)
+
+    def in_place(self, limit: Limit) -> Decision:
+        """The same decision as made in place of a store, about the limit that it was asked for."""
+        return _restored(
+            type(self), StandIn(self._source, limit), self._outcome, self._now, self._cost
+        )
 
     def _look(self) -> tuple[int, int, int]:
         try:
@@ -208,7 +216,7 @@ class Decision(Record):
 
     def __reduce__(self) -> tuple[Any, ...]:
         wait = self._outcome[0]
-        seen = Seen(self.limit, self._source.per_second)
+        seen = Seen(self.limit, self._source.per_second, self.degraded)
         state = (seen, (wait, *self._look()), self._now, self._cost)
         return _restored, (type(self), *state)
 
@@ -241,14 +249,30 @@ class Glance(Decision):
 class Seen:
     """The source of a decision whose numbers are known: they stand where a state would."""
 
-    __slots__ = ("limit", "per_second")
+    __slots__ = ("degraded", "limit", "per_second")
 
-    def __init__(self, limit: Limit, per_second: int) -> None:
+    def __init__(self, limit: Limit, per_second: int, degraded: bool = False) -> None:
         self.limit = limit
         self.per_second = per_second
+        self.degraded = degraded
 
     def look(self, a: int, b: int, c: int, now: int, cost: int) -> tuple[int, int, int]:
         return a, b, c
+
+
+class StandIn:
+    """The source of a decision that was made in place of a store that could not."""
+
+    __slots__ = ("_source", "degraded", "limit", "per_second")
+
+    def __init__(self, source: Source, limit: Limit) -> None:
+        self._source = source
+        self.limit = limit
+        self.per_second = source.per_second
+        self.degraded = True
+
+    def look(self, a: int, b: int, c: int, now: int, cost: int) -> tuple[int, int, int]:
+        return self._source.look(a, b, c, now, cost)
 
 
 class JointDecision(Decision):

@@ -9,12 +9,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BadOption",
+    "EvictionWarning",
     "HeadgateError",
     "LimitExceeded",
     "LimitSyntaxError",
     "NeverFits",
     "SeveralWorkersWarning",
     "StoreError",
+    "StoreUnavailable",
 ]
 
 
@@ -57,6 +59,17 @@ class StoreError(HeadgateError):
     """A store could not be opened, could not answer, or was already closed."""
 
 
+class StoreUnavailable(StoreError):
+    """A store could not be asked, or did not answer in time.
+
+    `sent` says whether the question may have been carried out all the same.
+    """
+
+    def __init__(self, problem: str, *, sent: bool = False) -> None:
+        super().__init__(problem)
+        self.sent = sent
+
+
 class BadOption(ValueError):
     """A value that a limit cannot have; `option` is the argument it came in."""
 
@@ -81,3 +94,7 @@ class LimitSyntaxError(HeadgateError, ValueError):
 
 class SeveralWorkersWarning(UserWarning):
     """A limiter counts in the memory of one process, and there are plainly several."""
+
+
+class EvictionWarning(UserWarning):
+    """A server that holds counters may throw them away when its memory is full."""

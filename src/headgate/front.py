@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from .clock import Clock, ticks_of
+from .callers import errand
+from .clock import Clock
 from .decision import Ask, Decision, check_cost, joined
-from .errors import LimitExceeded, NeverFits
+from .flows import Assign, Assigned, Close, Decide, DecideMany, Flow, run, run_async
 from .keys import Key, canonical
 from .limit import Limit
+from .patience import take, take_async
+from .queues import queues_of
 from .stores import MemoryStore, open_store
-from .waiters import AsyncWaiter, ThreadWaiter, Waiter
-from .waiting import FOREVER, lines_of, too_large, turned_away
+from .waiting import lines_of
 from .workers import made
 
 if TYPE_CHECKING:
+    from asyncio import Task
+
     from .stores.base import Store
 
 __all__ = ["Front", "LimitFor", "Own"]
@@ -41,6 +45,7 @@ class Front:
         limit_for: LimitFor | None = None,
         room: Callable[[], float] | None = None,
         refuse_share: float = 1.0,
+        on_error: str | None = None,
     ) -> None:
         if not limits:
             raise TypeError("a limiter needs at least one limit, such as '100/minute'")
@@ -55,26 +60,39 @@ class Front:
             raise TypeError(f"limit_for is a function or a mapping, not {limit_for!r}")
         if not 0 <= refuse_share <= 1:
             raise ValueError(f"refuse_share lies between 0 and 1, not {refuse_share!r}")
+        if on_error not in (None, "allow", "deny", "local"):
+            raise ValueError(
+                f"on_error is 'allow', 'deny' or 'local' (None: as the store has it), "
+                f"not {on_error!r}"
+            )
         self.name = name
         self._limit_for = limit_for
         self._room = room
         self._concurrent = next((x for x in self.limits if x.algorithm == "concurrency"), None)
         self._owns = store is None or isinstance(store, str)
         self.store = open_store(store, clock)
-        self._lines = lines_of(self.store)
+        blocks = self.store.blocking
+        self._lines: Any = queues_of(self.store) if blocks else lines_of(self.store)
+        self._on_error = on_error or "" if blocks else ""
+        self._far_options = {"on_error": on_error} if on_error else {}
         self._ids = tuple(limit.id for limit in self.limits)
         self._share = refuse_share
         self._over = 0.0
         self._over_lock = threading.Lock()
-        way = self.store.quick(name, self.limits)
         plain = limit_for is None and refuse_share == 1
+        way = None if blocks else self.store.quick(name, self.limits)
         self._prepared = way if plain else None
         self.open()
+        self._far: Any = self.far(self.store) if blocks and plain else None
         if isinstance(self.store, MemoryStore):
             made(self)
 
     def open(self) -> None:
         """Let hits take the prepared way, if there is one; a Limiter's door does."""
+
+    def far(self, store: Any) -> Any:
+        """The prepared way of a store that blocks, in this limiter's colour."""
+        raise NotImplementedError
 
     # -- asking
 
@@ -83,6 +101,8 @@ class Front:
         if self._lines.put_off:
             self._lines.catch_up()
         room = self._permille()
+        if self._on_error:
+            more["on_error"] = self._on_error
         return [
             Ask(op, limit, key, cost, self.name, room=room, **more) for limit in self._limits(key)
         ]
@@ -130,13 +150,13 @@ class Front:
             return 0
         return max(0, min(1000, int(room * 1000))) if math.isfinite(room) else 0
 
-    def _take(self, key: Key, cost: int, partial: bool) -> Decision:
+    def _taking(self, key: Key, cost: int, partial: bool) -> Flow[Decision]:
         self._refuse_concurrent("hit")
         check_cost(cost)
         asks = self.asks("take", key, cost, least=min(1, cost) if partial else -1)
-        return self._let_some_pass(joined(tuple(self.store.decide(asks))))
+        return self.let_some_pass(joined(tuple((yield Decide(asks)))))
 
-    def _let_some_pass(self, decision: Decision) -> Decision:
+    def let_some_pass(self, decision: Decision) -> Decision:
         """Of the calls over the line refuse only a share, evenly spread."""
         if decision.allowed or self._share == 1:
             return decision
@@ -147,22 +167,17 @@ class Front:
                 return decision
         return decision.let_pass()
 
-    def _peek(self, key: Key, cost: int) -> Decision:
+    def _peeking(self, key: Key, cost: int) -> Flow[Decision]:
         check_cost(cost)
-        return joined(tuple(self.store.decide(self.asks("check", key, cost))))
+        return joined(tuple((yield Decide(self.asks("check", key, cost)))))
 
-    def _take_many(self, keys: Iterable[Key], cost: int) -> list[Decision]:
-        check_cost(cost)
-        keys = list(keys)
-        prepared = self._prepared  # once, as it may be taken away for a moment: see workers
-        if prepared is not None:
-            return prepared.hit_many(keys, cost)
+    def _taking_many(self, keys: list[Key], cost: int) -> Flow[list[Decision]]:
         for key in keys:  # bad input is found before anything is taken
             canonical(key)
         self._refuse_concurrent("hit_many")
         groups = [self.asks("take", key, cost) for key in keys]
-        answers = [joined(tuple(decisions)) for decisions in self.store.decide_many(groups)]
-        return [self._let_some_pass(answer) for answer in answers]
+        answers = yield DecideMany(groups)
+        return [self.let_some_pass(joined(tuple(decisions))) for decisions in answers]
 
     def _refuse_concurrent(self, what: str) -> None:
         if self._concurrent is not None:
@@ -173,7 +188,15 @@ class Front:
 
     def give(self, asks: Sequence[Ask], key: Key) -> list[bool]:
         """Give something back, and tell whoever waits for the key."""
-        decisions = self.store.decide(asks)
+        return run(self.giving(asks, key), self.store)
+
+    def give_later(self, asks: Sequence[Ask], key: Key) -> Task[list[bool]]:
+        """The same in a task of its own, which goes on even if its maker is cancelled."""
+        return errand(run_async(self.giving(asks, key), self.store))
+
+    def giving(self, asks: Sequence[Ask], key: Key) -> Flow[list[bool]]:
+        """The flow of giving back: whether each was still there to be given."""
+        decisions = yield Decide(asks)
         if self.store.deciding():  # a finaliser, in the middle of another decision
             self._lines.put_off.append((self.name, canonical(key)))
         else:
@@ -182,101 +205,42 @@ class Front:
 
     # -- waiting
 
-    def _start(
-        self, make: Callable[[int | None], Waiter], key: Key, asks: list[Ask], timeout: float | None
-    ) -> Decision | Waiter:
-        """Take at once if nobody waits; otherwise a waiter in its line."""
-        timeout = _timeout(timeout)
-        name = (self.name, canonical(key), self._ids)
-        queues = any(limit.queues for limit in self._get_limit(key))
-        if queues or timeout == 0 or asks[0].cost == 0 or not self._lines.waiting(name):
-            if queues:  # a queue limit is its own line: everybody asks at once
-                most = FOREVER if timeout is None else ticks_of(timeout, "timeout")
-                asks = [ask._replace(max_wait=most) for ask in asks]
-            decision = joined(tuple(self.store.decide(asks)))
-            if decision.allowed and decision.delay:
-                waiter = make(None)
-                self._lines.sleep(waiter, decision)
-                return waiter
-            if decision.allowed or timeout == 0 or too_large(decision) or turned_away(decision):
-                return decision
-        deadline = None
-        if timeout is not None:
-            deadline = self.store.clock.micros() + ticks_of(timeout, "timeout")
-        waiter = make(deadline)
-        self._lines.join(name, waiter)
-        return waiter
-
-    def _done(self, done: Decision | Waiter, key: Key) -> Decision:
-        """What came of it: the decision, or an exception."""
-        if isinstance(done, Waiter):
-            if done.error is not None:
-                raise done.error
-            assert done.decision is not None
-            done = done.decision
-        done = self._let_some_pass(done)
-        if done.allowed:
-            return done
-        raise (NeverFits if too_large(done) else LimitExceeded)(done, key)
-
     def wait_for(
         self, key: Key, asks: list[Ask], timeout: float | None, priority: int = 0
     ) -> Decision:
         """Take, blocking this thread until it can be."""
-        _check_priority(priority)
-        started = self._start(
-            lambda deadline: ThreadWaiter(asks, deadline, priority), key, asks, timeout
-        )
-        if isinstance(started, ThreadWaiter):
-            try:
-                started.block(self.store.clock)
-            except BaseException:
-                self._lines.leave(started)
-                raise
-        return self._done(started, key)
+        return take(self, key, asks, timeout, priority)
 
     async def await_for(
         self, key: Key, asks: list[Ask], timeout: float | None, priority: int = 0
     ) -> Decision:
         """Take, letting other tasks run until it can be."""
-        import asyncio
-
-        _check_priority(priority)
-        loop = asyncio.get_running_loop()
-        started = self._start(
-            lambda deadline: AsyncWaiter(loop, asks, deadline, priority, self.store.clock),
-            key, asks, timeout,
-        )  # fmt: skip
-        if isinstance(started, AsyncWaiter):
-            try:
-                await started.future
-            except BaseException:
-                self._lines.leave(started)
-                raise
-        return self._done(started, key)
+        return await take_async(self, key, asks, timeout, priority)
 
     # -- the rest of the administrator's calls
 
-    def _reset(self, key: Key) -> None:
-        self.give(self.asks("reset", key, 0), key)
+    def _resetting(self, key: Key) -> Flow[None]:
+        yield from self.giving(self.asks("reset", key, 0), key)
 
-    def _set_limit(self, key: Key, limits: Sequence[Own]) -> None:
+    def _setting(self, key: Key, limits: Sequence[Own]) -> Flow[None]:
         if len(limits) == 1 and limits[0] is None:
             limits = (None,) * len(self.limits)
         filed = self._filed(limits, "set_limit")
         for base, given, limit in zip(self.limits, limits, filed, strict=True):
-            self.store.assign(self.name, base.id, key, None if given is None else limit)
+            yield Assign(self.name, base.id, key, None if given is None else limit)
         self._lines.kick(self.name, canonical(key))
 
-    def _get_limit(self, key: Key) -> tuple[Limit, ...]:
-        return tuple(
-            self.store.assigned(self.name, base.id, key) or limit
-            for base, limit in zip(self.limits, self._limits(key), strict=True)
-        )
+    def getting(self, key: Key) -> Flow[tuple[Limit, ...]]:
+        """The flow that finds the limits which hold for a key."""
+        found = []
+        for base, limit in zip(self.limits, self._limits(key), strict=True):
+            own = yield Assigned(self.name, base.id, key)
+            found.append(own or limit)
+        return tuple(found)
 
-    def _close(self) -> None:
+    def _closing(self) -> Flow[None]:
         if self._owns:
-            self.store.close()
+            yield Close()
             self._lines.kick_all()  # whoever waits is told
 
     def refuse_reserving(self, what: str) -> None:
@@ -289,18 +253,3 @@ class Front:
     def __repr__(self) -> str:
         texts = ", ".join(repr(str(limit)) for limit in self.limits)
         return f"{type(self).__name__}({texts})"
-
-
-def _check_priority(priority: int) -> None:
-    if isinstance(priority, bool) or not isinstance(priority, int):
-        raise TypeError(f"priority is a whole number, not {priority!r}")
-
-
-def _timeout(timeout: float | None) -> float | None:
-    if timeout is None or timeout == math.inf:
-        return None
-    if isinstance(timeout, bool) or not isinstance(timeout, int | float):
-        raise TypeError(f"timeout is a number of seconds or None, not {timeout!r}")
-    if not timeout >= 0:
-        raise ValueError(f"timeout is at least 0 seconds, not {timeout!r}")
-    return timeout

@@ -198,6 +198,18 @@ class Limit:
         limit._fill(_values(self), name)
         return limit
 
+    def share(self, nodes: int) -> Limit:
+        """What each of so many nodes may admit of this limit, rounded up, under the same id."""
+        if nodes == 1:
+            return self
+        values = _values(self)
+        for name in ("amount", "burst", "initial", "queue", "delay"):
+            if values[name]:
+                values[name] = -(-values[name] // nodes)
+        limit = object.__new__(Limit)
+        limit._fill(values, self.id)
+        return limit
+
     def raised(self, value: int, permille: int = 0) -> int:
         """A number of this limit with soft added, and elastic by a share of its room."""
         return value + value * self.soft // 100 + value * self.elastic * permille // 100_000

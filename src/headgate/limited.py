@@ -169,7 +169,7 @@ class Limited:
             except LimitExceeded as refusal:
                 answer = self._instead(refusal, args, kwargs)
                 return await answer if inspect.iscoroutine(answer) else answer
-            with _Leave(guard):
+            async with _Leave(guard):
                 try:
                     result = await function(*args, **kwargs)
                 except BaseException as error:
@@ -189,7 +189,7 @@ class Limited:
                 async for item in _asynchronous(self._instead(refusal, args, kwargs) or ()):
                     yield item
                 return
-            with _Leave(guard):
+            async with _Leave(guard):
                 inner = function(*args, **kwargs)
                 try:
                     # As `yield from` would: what is sent or thrown in reaches the inner one.
@@ -225,7 +225,7 @@ def _asynchronous_kind(function: Any) -> tuple[bool, bool]:
 
 
 class _Leave:
-    """Leaves a context that was entered elsewhere; nothing here waits."""
+    """Leaves a context that was entered elsewhere."""
 
     def __init__(self, guard: Any) -> None:
         self._guard = guard
@@ -233,8 +233,14 @@ class _Leave:
     def __enter__(self) -> None:
         pass
 
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        self._guard.leave(kind is not None)
+    def __exit__(self, *error: Any) -> None:
+        self._guard.__exit__(*error)
+
+    async def __aenter__(self) -> None:
+        pass
+
+    async def __aexit__(self, *error: Any) -> None:
+        await self._guard.__aexit__(*error)
 
 
 async def _next(step: Any) -> Any:

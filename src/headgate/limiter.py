@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Unpack
+from typing import Any, TypeVar, Unpack
 
+from .callers import errands_done
 from .clock import ttl_of
 from .decision import Decision, check_cost
 from .door import Door
+from .flows import Flow, run, run_async
 from .front import Front, LimitFor, Own
 from .held import AsyncAttempt, AsyncHold, AsyncReserve, Attempt, Hold, Reserve
 from .keys import Key
 from .limit import Limit
 from .limited import Limited, Options
 
-if TYPE_CHECKING:
-    pass
-
 __all__ = ["AsyncLimiter", "LimitFor", "Limiter"]
+
+Result = TypeVar("Result")
 
 
 class Limiter(Door, Front):
@@ -30,13 +31,34 @@ class Limiter(Door, Front):
 
     coloured = False
 
+    def far(self, store: Any) -> Any:
+        """The prepared way of a store that blocks."""
+        way = store.quick(self.name, self.limits, **self._far_options)
+        if way is not None and type(self).hit is Door.hit:
+            # In place of the method, which would only call it; a subclass's own is left alone.
+            vars(self)["hit"] = way.hit
+        return way
+
+    def _take(self, key: Key, cost: int, partial: bool) -> Decision:
+        return self._do(self._taking(key, cost, partial))
+
+    def _do(self, flow: Flow[Result]) -> Result:
+        return run(flow, self.store)
+
     def hit_many(self, keys: Iterable[Key], cost: int = 1) -> list[Decision]:
         """Independent decisions for many keys, in order."""
-        return self._take_many(keys, cost)
+        check_cost(cost)
+        prepared = self._prepared  # once, as it may be taken away for a moment: see workers
+        if prepared is not None:
+            return prepared.hit_many(keys if type(keys) is list else list(keys), cost)
+        if self._far is not None:
+            far: list[Decision] = self._far.hit_many(list(keys), cost)
+            return far
+        return self._do(self._taking_many(list(keys), cost))
 
     def peek(self, key: Key = "", cost: int = 1) -> Decision:
         """Would a hit pass? Takes nothing."""
-        return self._peek(key, cost)
+        return self._do(self._peeking(key, cost))
 
     def wait(
         self, key: Key = "", cost: int = 1, *, timeout: float | None = None, priority: int = 0
@@ -93,22 +115,22 @@ class Limiter(Door, Front):
 
     def reset(self, key: Key = "") -> None:
         """Forget what a key has used."""
-        self._reset(key)
+        self._do(self._resetting(key))
 
     def set_limit(self, key: Key, *limits: Own) -> None:
         """Give a key limits of its own, one for each of this limiter's; None takes it away.
 
         What the key has used stays used.
         """
-        self._set_limit(key, limits)
+        self._do(self._setting(key, limits))
 
     def get_limit(self, key: Key = "") -> tuple[Limit, ...]:
         """The limits that hold for a key."""
-        return self._get_limit(key)
+        return self._do(self.getting(key))
 
     def close(self) -> None:
         """Let go of the store, if this limiter opened it."""
-        self._close()
+        self._do(self._closing())
 
     def __enter__(self) -> Limiter:
         return self
@@ -122,20 +144,40 @@ class AsyncLimiter(Front):
 
     coloured = True
 
+    def far(self, store: Any) -> Any:
+        """The prepared way of a store that blocks."""
+        way = store.quick_async(self.name, self.limits, **self._far_options)
+        if way is not None and type(self).hit is AsyncLimiter.hit:
+            # In place of the method, which would only await it.
+            vars(self)["hit"] = way.hit
+        return way
+
+    async def _do(self, flow: Flow[Result]) -> Result:
+        if self.store.blocking:
+            return await run_async(flow, self.store)
+        return run(flow, self.store)
+
     async def hit(self, key: Key = "", cost: int = 1, *, partial: bool = False) -> Decision:
         """Take `cost` or be refused; with `partial`, take what is there. Never sleeps."""
         prepared = self._prepared  # once, as it may be taken away for a moment: see workers
         if prepared is not None:
             return prepared.hit(key, cost, partial=partial)
-        return self._take(key, cost, partial)
+        return await self._do(self._taking(key, cost, partial))
 
     async def hit_many(self, keys: Iterable[Key], cost: int = 1) -> list[Decision]:
         """Independent decisions for many keys, in order."""
-        return self._take_many(keys, cost)
+        check_cost(cost)
+        prepared = self._prepared
+        if prepared is not None:
+            return prepared.hit_many(keys if type(keys) is list else list(keys), cost)
+        if self._far is not None:
+            far: list[Decision] = await self._far.hit_many(list(keys), cost)
+            return far
+        return await self._do(self._taking_many(list(keys), cost))
 
     async def peek(self, key: Key = "", cost: int = 1) -> Decision:
         """Would a hit pass? Takes nothing."""
-        return self._peek(key, cost)
+        return await self._do(self._peeking(key, cost))
 
     async def wait(
         self, key: Key = "", cost: int = 1, *, timeout: float | None = None, priority: int = 0
@@ -183,19 +225,21 @@ class AsyncLimiter(Front):
 
     async def reset(self, key: Key = "") -> None:
         """Forget what a key has used."""
-        self._reset(key)
+        await self._do(self._resetting(key))
 
     async def set_limit(self, key: Key, *limits: Own) -> None:
         """Give a key limits of its own, one for each of this limiter's; None takes it away."""
-        self._set_limit(key, limits)
+        await self._do(self._setting(key, limits))
 
     async def get_limit(self, key: Key = "") -> tuple[Limit, ...]:
         """The limits that hold for a key."""
-        return self._get_limit(key)
+        return await self._do(self.getting(key))
 
     async def close(self) -> None:
         """Let go of the store, if this limiter opened it."""
-        self._close()
+        if self.store.blocking:  # what was sent on its way still needs the store
+            await errands_done()
+        await self._do(self._closing())
 
     async def __aenter__(self) -> AsyncLimiter:
         return self

@@ -11,19 +11,18 @@ import itertools
 import os
 import threading
 import weakref
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from .clock import ManualClock, Timer
-from .decision import INFINITY, Ask, Decision, joined
+from .answers import FOREVER, given_back, next_try
+from .clock import Clock, ManualClock, Timer
+from .decision import Decision, joined
 from .waiters import Waiter
 
 if TYPE_CHECKING:
     from .stores.base import Store
 
-__all__ = ["Lines", "given_back", "lines_of", "too_large", "turned_away"]
+__all__ = ["LONGEST", "SHORTEST", "Line", "Lines", "Name", "lines_of", "paused"]
 
-FOREVER = 1 << 62
 SHORTEST, LONGEST = 2_000, 50_000
 """Microseconds between two looks for a permit that another process may have given back."""
 Name: TypeAlias = tuple[str, Any, tuple[str, ...]]
@@ -39,20 +38,6 @@ def lines_of(store: Store) -> Lines:
         if lines is None:
             lines = _lines[store] = Lines(store)
         return lines
-
-
-def given_back(asks: Sequence[Ask], decision: Decision) -> list[Ask]:
-    """The asks that undo a take."""
-    back = []
-    for ask, part in zip(asks, decision.parts, strict=True):
-        if ask.limit.algorithm == "concurrency":
-            back.append(ask._replace(op="release"))
-        elif ask.token and ask.ttl:  # a reservation, which must not come back a second time
-            back.append(ask._replace(op="settle", cost=0))
-        else:
-            at = part.at + round(part.delay * 1_000_000)
-            back.append(ask._replace(op="refund", cost=part.granted, at=at))
-    return back
 
 
 class Line:
@@ -272,39 +257,19 @@ class Lines:
             line.pause = SHORTEST
             self._book(line, head, decision)
             return None
-        again = self._try_again(line, decision, now, now + left)
+        shared = self._ask_store().shared  # what another process gives back kicks nobody here
+        pause = (lambda: self._pause(line)) if shared else None
+        again = next_try(decision, now, now + left, pause)
         if again is None:
             line.unqueue(head)
             self._finish(head, decision)
         return again
 
-    def _try_again(self, line: Line, decision: Decision, now: int, deadline: int) -> int | None:
-        """When a refused head asks again: at an instant, FOREVER if only when kicked, or never."""
-        if too_large(decision) or turned_away(decision):
-            return None
-        refusing = [part for part in decision.parts if not part.allowed]
-        latest = soonest = now + 1
-        for part in refusing:
-            wait = part.retry_after
-            again = FOREVER if wait == INFINITY else now + round(wait * 1_000_000)
-            if again > deadline and part.limit.algorithm != "concurrency":
-                return None  # time alone gives this back, and too late
-            latest = max(latest, again)
-            if part.limit.algorithm != "concurrency":
-                soonest = max(soonest, again)
-        if self._ask_store().shared and soonest < latest:
-            return min(latest, max(soonest, now + self._pause(line)))
-        # A permit may be given back at any time, and whoever does so will kick.
-        return latest if latest <= deadline else FOREVER
-
     def _pause(self, line: Line) -> int:
         """How long to wait for what another process gives back, which kicks nobody here."""
         pause = line.pause
         line.pause = min(LONGEST, pause * 5 // 4)
-        if isinstance(self._clock, ManualClock):
-            return pause
-        # From half of it up to all of it, or the lines of several processes would ask in step.
-        return pause // 2 + hash((id(line), self._clock.micros())) % (pause // 2)
+        return paused(pause, self._clock)
 
     def _book(self, line: Line, waiter: Waiter, decision: Decision) -> None:
         waiter.planned = decision
@@ -351,19 +316,12 @@ class Lines:
         return waiter.plan(micros, call)
 
 
-def too_large(decision: Decision) -> bool:
-    """Whether a refusing limit could not hold the cost even when it is unused."""
-    return any(
-        part.limit.raised(part.limit.capacity, 1000) < part.cost
-        for part in decision.parts
-        if not part.allowed and part.retry_after == INFINITY
-    )
-
-
-def turned_away(decision: Decision) -> bool:
-    """Whether a queue refuses: who finds it full, or too slow, is not to wait in front of it."""
-    refusing = [part.limit for part in decision.parts if not part.allowed]
-    return bool(refusing) and all(limit.queues for limit in refusing)
+def paused(pause: int, clock: Clock) -> int:
+    """From half of a pause up to all of it, or those who poll in several processes would do so
+    in step."""
+    if isinstance(clock, ManualClock):
+        return pause
+    return pause // 2 + hash((os.getpid(), clock.micros())) % max(1, pause // 2)
 
 
 def _after_fork() -> None:

@@ -23,7 +23,10 @@ VALUES = {
     "options",
     "record",
 }
-FRONT = {"door", "front", "held", "limited", "limiter", "waiters", "waiting"}
+FRONT = {
+    "answers", "callers", "door", "flows", "front", "heart", "held", "limited", "limiter",
+    "patience", "queues", "taken", "turns", "waiters", "waiting",
+}  # fmt: skip
 # A room, and the rooms it may import from; values may import each other.
 MAY_IMPORT = {
     **dict.fromkeys(VALUES, VALUES),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Protocol
 
 from ..clock import Clock
@@ -10,7 +10,7 @@ from ..decision import Ask, Decision
 from ..keys import Key
 from ..limit import Limit
 
-__all__ = ["Prepared", "Quick", "Store"]
+__all__ = ["BlockingStore", "Prepared", "PreparedAsync", "Quick", "QuickAsync", "Store"]
 
 
 class Quick(Protocol):
@@ -26,6 +26,25 @@ class Prepared(Protocol):
     def hit(self) -> Quick: ...
 
     def hit_many(self, keys: list[Key], cost: int) -> list[Decision]:
+        """Independent decisions in one crossing, in order; the cost has been checked."""
+        ...
+
+
+class QuickAsync(Protocol):
+    """The same take, awaited."""
+
+    def __call__(
+        self, key: Key = "", cost: int = 1, *, partial: bool = False
+    ) -> Awaitable[Decision]: ...
+
+
+class PreparedAsync(Protocol):
+    """A prepared take and its plural, awaited."""
+
+    @property
+    def hit(self) -> QuickAsync: ...
+
+    def hit_many(self, keys: list[Key], cost: int) -> Awaitable[list[Decision]]:
         """Independent decisions in one crossing, in order; the cost has been checked."""
         ...
 
@@ -74,5 +93,50 @@ class Store(Protocol):
         ...
 
     def close(self) -> None:
+        """Let go of everything; later calls raise StoreError."""
+        ...
+
+
+class BlockingStore(Store, Protocol):
+    """A store that waits for something outside this machine, so that its calls have two colours.
+
+    The plain calls block their thread; the awaited ones let other tasks run. An awaited call
+    that is cancelled may or may not have had its effect. Decisions tell the time of the store,
+    which need not be that of `clock`: only what lies between two instants is compared.
+    """
+
+    lease_ttl: float
+    """Seconds after which a permit comes back whose holder is no longer heard of."""
+
+    def quick(self, space: str, limits: Sequence[Limit], on_error: str = "") -> Prepared | None:
+        """A prepared take, unless a limit counts permits or is elastic.
+
+        `on_error` is what its asks would say.
+        """
+        ...
+
+    def quick_async(
+        self, space: str, limits: Sequence[Limit], on_error: str = ""
+    ) -> PreparedAsync | None:
+        """The same, awaited."""
+        ...
+
+    async def decide_async(self, asks: Sequence[Ask]) -> list[Decision]:
+        """Answer the asks in order; takes pass together or not at all."""
+        ...
+
+    async def decide_many_async(self, groups: Sequence[Sequence[Ask]]) -> list[list[Decision]]:
+        """Answer groups of asks, each all-or-nothing by itself, in one crossing."""
+        ...
+
+    async def assign_async(self, space: str, limit_id: str, key: Key, limit: Limit | None) -> None:
+        """Give a key a limit of its own, or take it away."""
+        ...
+
+    async def assigned_async(self, space: str, limit_id: str, key: Key) -> Limit | None:
+        """The limit a key was given, if any."""
+        ...
+
+    async def close_async(self) -> None:
         """Let go of everything; later calls raise StoreError."""
         ...

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -345,7 +346,7 @@ def take(store: Store, limit: Limit, key: Key, cost: int = 1, **more: int) -> De
 
 
 def ask_one(
-    store: Store, op: str, limit: Limit, key: Key, cost: int = 1, space: str = "", **more: int
+    store: Store, op: str, limit: Limit, key: Key, cost: int = 1, space: str = "", **more: Any
 ) -> Decision:
     """One ask, one answer."""
     asks: Sequence[Ask] = [Ask(op, limit, key, cost, space, **more)]
