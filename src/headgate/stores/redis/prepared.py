@@ -1,0 +1,205 @@
+"""Prepared takes: the bytes of a call but for its key, and the way from a reply to a decision.
+
+A reply that is not the plain one (a key with a limit of its own, an expired reservation, a state
+that another limit wrote) is left to the planner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...algorithms import rule_of
+from ...decision import Ask, Decision, decided, joined
+from ...keys import Key, canonical
+from . import codec
+from .answers import OUTCOME, answered, granted_together, own_rule, taken
+from .link.calls import Call, Flow, prepared
+from .merge import merging
+from .plan import FAR
+from .scripts import script
+
+if TYPE_CHECKING:
+    from ...limit import Limit
+    from .store import RedisStore
+
+__all__ = ["AsyncPrepared", "Prepared", "can_prepare"]
+
+SIZE = OUTCOME.size
+
+
+def can_prepare(store: RedisStore, limits: Sequence[Limit]) -> bool:
+    """Whether every take of these limits is the same but for its key."""
+    return store.given_clock is None and not any(
+        limit.elastic or limit.calendar or limit.algorithm == "concurrency" for limit in limits
+    )
+
+
+class Takes:
+    """What both colours share: how a take is packed, and how its reply is read."""
+
+    def __init__(self, store: RedisStore, space: str, limits: Sequence[Limit]) -> None:
+        self.store = store
+        self.space = space
+        self.limits = tuple(limits)
+        self.rules = [rule_of(limit) for limit in limits]
+        self.single = len(limits) == 1
+        self._names = [store.plan.names.under(space, limit.id) for limit in limits]
+        self._tags = {codec.shape_tag(rule) for rule in self.rules}
+        self._packs: dict[int, Any] = {}
+
+    def ready(self) -> bool:
+        """Whether the server knows how to read what these takes write."""
+        return self._tags <= self.store.plan.written
+
+    def asks(self, key: Key, cost: int, partial: bool) -> list[Ask]:
+        """The same take said at length."""
+        least = min(1, cost) if partial else -1
+        return [Ask("take", x, key, cost, self.space, least=least) for x in self.limits]
+
+    def arguments(self, cost: int) -> tuple[bytes, ...]:
+        """What follows the keys."""
+        plan = self.store.plan
+        if self.single:
+            return plan.blob(self.rules[0]), codec.take_blob(cost, 0, -1, plan.slack)
+        words = [codec.time_blob(-1, plan.slack)]
+        for rule, ask in zip(self.rules, self.asks("", cost, partial=False), strict=True):
+            words += (plan.blob(rule), codec.op_blob(ask))
+        return tuple(words)
+
+    def script(self) -> Any:
+        kinds = tuple(sorted({codec.kind_of(rule) for rule in self.rules}))
+        return script("take" if self.single else "decide", kinds)
+
+    def call(self, key: Key, cost: int) -> Call:
+        """The call of one take."""
+        names = [name(key) for name in self._names]
+        return Call(self.script(), names, self.arguments(cost))
+
+    def _alike(self, names: Sequence[bytes]) -> bool:
+        """Whether one call answers for all of these, by the kernels of the limits themselves."""
+        store = self.store
+        if store.plan.odd and not store.plan.odd.keys().isdisjoint(names):
+            return False
+        return len(names) == 1 or store.merges or len({*map(store.link.slot, names)}) == 1
+
+    def pack(self, cost: int) -> Any:
+        """A function from keys' names to the bytes of the call."""
+        pack = self._packs.get(cost)
+        if pack is None:
+            if len(self._packs) > 64:
+                self._packs.clear()  # costs of all sizes: packing them anew is cheap enough
+            pack = prepared(self.script(), self.arguments(cost), len(self.limits))
+            self._packs[cost] = pack
+        return pack
+
+    def read(self, reply: Any, key: Key, cost: int) -> Decision | None:
+        """The decision in a reply; None if it has to be asked for at length."""
+        if isinstance(reply, Exception):
+            raise reply
+        if self.single:
+            if reply.__class__ is bytes:
+                return taken(reply, self.rules[0], cost)
+            if reply[0].__class__ is bytes:
+                rule = own_rule(reply[1].decode(), self.limits[0].id)
+                return taken(reply[0], rule, cost)
+            return None
+        if reply[0].__class__ is int:
+            return None
+        asks = self.asks(key, cost, partial=False)
+        pairs = zip(reply, asks, self.rules, strict=True)
+        decisions = [answered(answer, ask, rule) for answer, ask, rule in pairs]
+        return joined(tuple(granted_together(asks, decisions)))
+
+
+class Prepared(Takes):
+    """For threads and plain functions."""
+
+    def __init__(self, store: RedisStore, space: str, limits: Sequence[Limit]) -> None:
+        super().__init__(store, space, limits)
+        self.hit = self._single() if self.single else self._several
+
+    def _single(self) -> Any:
+        """A hit on one limit, with everything at hand."""
+        link, rule = self.store.link, self.rules[0]
+        name, pack_one, written = self._names[0], self.pack(1), self.store.plan.written
+        (tag,), odd = self._tags, self.store.plan.odd
+        one, unpack = link.one, OUTCOME.unpack
+
+        def hit(key: Key = "", cost: int = 1, *, partial: bool = False) -> Decision:
+            """Take `cost` or be refused; with `partial`, take what is there. Never sleeps."""
+            if cost.__class__ is int and 0 < cost < FAR and not partial and tag in written:
+                named = name(key)
+                if odd and named in odd:  # a limit of its own that the short script cannot read
+                    return self.longer(key, cost, partial)
+                pack = pack_one if cost == 1 else self.pack(cost)
+                reply = one(pack(named), named)
+                if reply.__class__ is bytes:
+                    wait, a, b, c, now = unpack(reply)
+                    return decided(rule, (wait, a, b, c), now, cost)
+                decision = self.read(reply, key, cost)
+                if decision is not None:
+                    return decision
+            return self.longer(key, cost, partial)
+
+        return hit
+
+    def _several(self, key: Key = "", cost: int = 1, *, partial: bool = False) -> Decision:
+        """Take `cost` of every limit or be refused; with `partial`, take what is there."""
+        if cost.__class__ is int and 0 < cost < FAR and not partial and self.ready():
+            names = [name(key) for name in self._names]
+            store = self.store
+            if self._alike(names):
+                decision = self.read(store.link.one(self.pack(cost)(*names), names[0]), key, cost)
+                if decision is not None:
+                    return decision
+        return self.longer(key, cost, partial)
+
+    def longer(self, key: Key, cost: int, partial: bool) -> Decision:
+        """The planner's way."""
+        return joined(tuple(self.store.decide(self.asks(key, cost, partial))))
+
+    def hit_many(self, keys: list[Key], cost: int) -> list[Decision]:
+        """Independent decisions, in order; the cost has been checked."""
+        for key in keys:  # bad input is found before anything is taken
+            canonical(key)
+        return self.store.link.run(many_flow(self, keys, cost))
+
+
+class AsyncPrepared(Takes):
+    """For tasks; takes of one moment travel together."""
+
+    async def hit(self, key: Key = "", cost: int = 1, *, partial: bool = False) -> Decision:
+        """Take `cost` or be refused; with `partial`, take what is there. Never sleeps."""
+        store = self.store
+        if cost.__class__ is int and 0 < cost < FAR and not partial and self.ready():
+            call = self.call(key, cost)
+            if self._alike(call.keys):
+                [reply] = await store.alink.ask([call])
+                decision = self.read(reply, key, cost)
+                if decision is not None:
+                    return decision
+        return joined(tuple(await store.decide_async(self.asks(key, cost, partial))))
+
+    async def hit_many(self, keys: list[Key], cost: int) -> list[Decision]:
+        """Independent decisions, in order; the cost has been checked."""
+        for key in keys:  # bad input is found before anything is taken
+            canonical(key)
+        return await self.store.alink.run(many_flow(self, keys, cost))
+
+
+def many_flow(takes: Takes, keys: Sequence[Key], cost: int) -> Flow[list[Decision]]:
+    """Independent decisions on many keys: in few calls where one script can see them all."""
+    found: list[Any] = [None] * len(keys)
+    if takes.single and cost and takes.ready() and takes.store.merges:
+        sent, apart = merging([takes.call(key, cost) for key in keys])
+        replies = yield sent
+        for number, reply in enumerate(apart(replies)):
+            found[number] = takes.read(reply, keys[number], cost)
+    left = [number for number, decision in enumerate(found) if decision is None]
+    if left:
+        groups = [takes.asks(keys[number], cost, partial=False) for number in left]
+        answers = yield from takes.store.plan.deciding_many(groups)
+        for number, decisions in zip(left, answers, strict=True):
+            found[number] = joined(tuple(decisions))
+    return found
