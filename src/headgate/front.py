@@ -22,7 +22,6 @@ from .workers import made
 if TYPE_CHECKING:
     from asyncio import Task
 
-    from .stores.base import Store
 
 __all__ = ["Front", "LimitFor", "Own"]
 
@@ -40,7 +39,7 @@ class Front:
         self,
         *limits: Limit | str,
         name: str = "",
-        store: Store | str | None = None,
+        store: Any = None,
         clock: Clock | None = None,
         limit_for: LimitFor | None = None,
         room: Callable[[], float] | None = None,

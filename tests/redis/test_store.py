@@ -223,3 +223,18 @@ def test_a_server_that_never_evicts_is_fine(server: Server) -> None:
         store = RedisStore(server.url, budget=5)
         assert Limiter("5/minute", store=store, name="fine").hit("k")
         store.close()
+
+
+def test_a_server_started_anew_learns_the_shapes_again() -> None:
+    with Server() as own:
+        store = RedisStore(own.url, budget=5)
+        limiter = Limiter("10/minute gcra name a", store=store)
+        assert limiter.hit("k")
+        assert limiter.hit("k")
+        with own.client() as client:
+            client.flushall()
+            client.script_flush()
+        for _ in range(3):  # the first of them finds out
+            assert limiter.hit("k")
+        assert Limiter("20/minute gcra name a", store=store).peek("k").remaining <= 18
+        store.close()

@@ -125,7 +125,8 @@ def _swap(plan: Planner, name: bytes, old: bytes, new: Any, rule: Any, now: int)
     value = codec.join(new)
     px = 0
     if value and not new.own_text:
-        px = codec.lives_ms(new, rule, now) + plan.slack
+        lives = codec.lives_ms(new, rule, now)
+        px = lives + plan.slack if lives else 0  # a permit that only its holder ends has no end
     arguments = (old, value, b"%d" % px)
     before = plan.registering([rule]) if rule is not None else []
     *_, reply = yield [*before, Call(script("swap", ()), (name,), arguments)]

@@ -63,6 +63,7 @@ class RedisStore:
         )
         names = Names(self.options.prefix, self.options.tag)
         self.plan = Planner(names, clock, self.link.slot)
+        routes.forgot = self.plan.written.clear
         self._clock = clock or SystemClock()
         self._token = 0
         self._lock = threading.Lock()

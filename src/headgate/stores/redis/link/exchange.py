@@ -150,6 +150,7 @@ def _verdict(routes: Routes, item: _Item, error: ReplyError) -> Renew | tuple[()
         if script is None or item.loaded:
             return None
         item.loaded = True
+        routes.forgot()  # a server that lost its scripts may have lost the rest
         item.before = [packed(Command((b"SCRIPT", b"LOAD", script.text.encode())))]
         if item.asking:  # holds for one command only
             item.before.append(_ASKING)

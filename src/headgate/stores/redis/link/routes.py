@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeAlias
 
@@ -29,6 +30,8 @@ class Routes:
     def __init__(self, target: Target, timeout: float) -> None:
         self.target = target
         self._timeout = timeout
+        self.forgot: Callable[[], None] = lambda: None
+        """Called when a server has lost its scripts."""
         self.reset()
 
     def reset(self) -> None:
