@@ -68,7 +68,7 @@ class Front:
         self._limit_for = limit_for
         self._room = room
         self._concurrent = next((x for x in self.limits if x.algorithm == "concurrency"), None)
-        self._owns = store is None or isinstance(store, str)
+        self._owns = not hasattr(store, "decide")  # made here: of a URL, a client, or nothing
         self.store = open_store(store, clock)
         blocks = self.store.blocking
         self._lines: Any = queues_of(self.store) if blocks else lines_of(self.store)

@@ -9,6 +9,7 @@ import re
 import runpy
 import subprocess
 import sys
+from collections.abc import Iterator
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from headgate import Limit
+from servers import Server
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -36,6 +38,12 @@ OUTCOMES: dict[str, Any] = {
     },
     "flash_sale": (0, 100),
     "hourly_and_minutely": {minute: 0 if 50 <= minute < 60 else 10 for minute in range(62)},
+    "llm_quota": [
+        "estimated 4500, cost 2500, left 7500",
+        "estimated 6500, cost 4000, left 3500",
+        "refused, 3500 left",
+        "estimated 4000, cost 2500, left 11000",
+    ],
     "llm_tokens": [
         "estimated 4100, cost 300, left 9700",
         "estimated 9200, cost 3600, left 6100",
@@ -50,6 +58,7 @@ OUTCOMES: dict[str, Any] = {
     ],
     "paced_calls": [(page, place / 5) for place, page in enumerate([0, 1, 9, 2, 3, 4, 5, 6, 7, 8])],
     "plans": {"ann": 10, "bob": 100, "guest": 2, "ann, upgraded": 90, "guest, helped": 3},
+    "redis_api": {"ann": [200, 200, 200, 429, 429], "bob": [200] * 6 + [429]},
     "workers": {"memory": 400, "zone": 100},
     "zone_top": [
         ("(ip, 10.0.0.8)", 20, 460),
@@ -57,6 +66,17 @@ OUTCOMES: dict[str, Any] = {
         ("(ip, 10.0.0.7)", 12, 0),
     ],
 }
+
+
+ON_A_SERVER = [path for path in EXAMPLES if "REDIS_URL" in path.read_text(encoding="utf-8")]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def server() -> Iterator[str]:
+    """A server for the pages, whose blocks take it from REDIS_URL; with time, as tests are slow."""
+    with Server() as started, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("REDIS_URL", url := f"{started.url}?budget=10s")
+        yield url
 
 
 class Block(NamedTuple):
@@ -108,6 +128,13 @@ def test_example_as_a_command(path: Path, tmp_path: Path) -> None:
     assert run.returncode == 0, run.stderr
     assert run.stdout.strip()
     assert not run.stderr
+
+
+@pytest.mark.parametrize("path", ON_A_SERVER, ids=lambda path: path.stem)
+def test_example_without_a_server(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("REDIS_URL")
+    with contextlib.redirect_stdout(io.StringIO()):
+        assert runpy.run_path(str(path))["main"]() == OUTCOMES[path.stem]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

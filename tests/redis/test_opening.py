@@ -12,7 +12,6 @@ import pytest
 import headgate
 from headgate import AsyncLimiter, Limiter
 from headgate.errors import StoreError
-from headgate.stores import open_store
 from servers import Server
 
 
@@ -37,10 +36,24 @@ def test_limiters_of_one_url_share_what_is_used(server: Server) -> None:
 def test_by_client(package: str, server: Server) -> None:
     made = __import__(package)
     client = (made.Redis if package == "redis" else made.Valkey)(port=server.port)
-    with Limiter("2/minute", store=open_store(client), name=package) as limiter:
+    with Limiter("2/minute", store=client, name=package) as limiter:
         assert [bool(limiter.hit("k")) for _ in range(3)] == [True, True, False]
+    with pytest.raises(StoreError, match="closed"):
+        limiter.hit("k")
     assert client.ping()  # the client is left as it was
     client.close()
+
+
+def test_by_a_client_of_the_users_own_kind(server: Server) -> None:
+    import redis
+
+    class Mine(redis.Redis):
+        pass
+
+    mine = Mine(port=server.port)
+    with Limiter("2/minute", store=mine, name="mine") as limiter:
+        assert limiter.hit("k")
+    mine.close()
 
 
 def test_by_async_client(server: Server) -> None:

@@ -21,7 +21,8 @@ def open_store(store: Any = None, clock: Clock | None = None) -> Store:
     if isinstance(store, str):
         return _by_url(store, clock)
     if not callable(getattr(store, "decide", None)):
-        if type(store).__module__.partition(".")[0] in ("redis", "valkey"):
+        homes = {kind.__module__.partition(".")[0] for kind in type(store).__mro__}
+        if homes & {"redis", "valkey"}:
             from .redis import open_redis
 
             return open_redis(store, clock)

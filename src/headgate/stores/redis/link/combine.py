@@ -5,7 +5,8 @@ delay. Those that come while all of them are waiting for replies leave their cal
 one of them carries the whole queue as soon as a place is free.
 
 It spares the server: fewer and larger requests, and merged ones. It costs the client: to hand a
-reply from thread to thread takes longer than to read it. So it is not done unless asked for.
+reply from thread to thread takes longer than to read it. So only what a good number of threads
+have no place for is combined.
 
 No lock is held at any time, only deques used whose steps are atomic; so a signal's handler or a
 finalizer may ask in the middle of another call.
