@@ -6,12 +6,14 @@ from ._form import compiled
 from .clock import Clock, ManualClock, SystemClock
 from .decision import Ask, Decision
 from .errors import (
+    EvictionWarning,
     HeadgateError,
     LimitExceeded,
     LimitSyntaxError,
     NeverFits,
     SeveralWorkersWarning,
     StoreError,
+    StoreUnavailable,
 )
 from .limit import Limit
 from .limiter import AsyncLimiter, Limiter
@@ -24,6 +26,7 @@ __all__ = [
     "AsyncLimiter",
     "Clock",
     "Decision",
+    "EvictionWarning",
     "HeadgateError",
     "Limit",
     "LimitExceeded",
@@ -34,6 +37,7 @@ __all__ = [
     "NeverFits",
     "SeveralWorkersWarning",
     "StoreError",
+    "StoreUnavailable",
     "SystemClock",
     "__version__",
     "compiled",

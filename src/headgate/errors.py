@@ -14,6 +14,7 @@ __all__ = [
     "LimitExceeded",
     "LimitSyntaxError",
     "NeverFits",
+    "RulesError",
     "SeveralWorkersWarning",
     "StoreError",
     "StoreUnavailable",
@@ -90,6 +91,33 @@ class LimitSyntaxError(HeadgateError, ValueError):
     def __str__(self) -> str:
         caret = " " * self.position + "^"
         return f"{self.problem} (at position {self.position})\n    {self.text}\n    {caret}"
+
+
+class RulesError(HeadgateError, ValueError):
+    """A rules file could not be read; it says in which file and line, in which rule, and why.
+
+    `more` are the errors of other rules of the same file, as far as they could be found.
+    """
+
+    def __init__(
+        self,
+        problem: str,
+        file: str = "",
+        line: int = 0,
+        rule: str = "",
+        more: tuple[RulesError, ...] = (),
+    ) -> None:
+        super().__init__(problem, file, line, rule, more)
+        self.problem = problem
+        self.file = file
+        self.line = line
+        self.rule = rule
+        self.more = more
+
+    def __str__(self) -> str:
+        place = f"{self.file or 'rules'}:{self.line}" if self.line else self.file or "rules"
+        rule = f"rule {self.rule!r}: " if self.rule else ""
+        return f"{place}: {rule}{self.problem}"
 
 
 class SeveralWorkersWarning(UserWarning):

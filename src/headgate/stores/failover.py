@@ -20,7 +20,7 @@ from ..keys import Key
 from ..limit import Limit
 from .base import BlockingStore, Prepared, PreparedAsync
 from .prepared import AsyncHits, Hits
-from .standing import CHOICES, StandIns
+from .standing import CHOICES, StandIns, again
 from .steps import Flow, Step, both, run, run_async
 from .store_breaker import CLOSED, StoreBreaker
 
@@ -218,6 +218,8 @@ class Failover:
         """The store has answered: if it does so for good, all is as before."""
         breaker = self.breaker
         if breaker.state is not CLOSED:
+            if self._stand_ins.kept:  # somebody may be waiting for just that
+                yield from self._catch_up()
             return
         if self._away:
             self._away = False
@@ -239,11 +241,11 @@ class Failover:
             yield Step(self._decide_many, ([[ask] for ask in late],))
         except StoreUnavailable as error:
             self.failures += 1
-            kept.extend(ask for ask in late if ask.token or not error.sent)
+            kept.extend(ask for ask in late if again(ask) or not error.sent)
         except Exception:
             return  # whoever asked has his answer; this is not sent again
-        except BaseException:  # cancelled: what has a token may be sent twice
-            kept.extend(ask for ask in late if ask.token)
+        except BaseException:  # cancelled, and perhaps sent
+            kept.extend(filter(again, late))
             raise
 
     # -- in place of the store

@@ -16,16 +16,23 @@ from ..limit import Limit
 from .local import check_op
 from .memory import MemoryStore
 
-__all__ = ["CHOICES", "StandIns"]
+__all__ = ["CHOICES", "StandIns", "again"]
 
 CHOICES = ("allow", "deny", "local")
 RETRY = 1_000_000
 """After how many microseconds somebody who was denied may ask again."""
 TAKING = ("take", "shadow", "check")
 BY_TOKEN = ("release", "settle")
-"""What may be sent again: done a second time, it changes nothing."""
 MOST = 1 << 16
 """Tokens that are remembered, and give-backs that are kept."""
+
+
+def again(ask: Ask) -> bool:
+    """Whether an ask may be sent a second time: done twice, it changes nothing.
+
+    A settlement is not of this kind: without its reservation all of the cost is charged.
+    """
+    return ask.op == "release"
 
 
 class StandIns:
@@ -108,7 +115,7 @@ class StandIns:
             return self._done(ask)  # whether it is still held, only the store knows
         if ask.op == "refund" and choice == "local" and self._local and ask.at >= self._began:
             return self._here(ask)  # it was taken here
-        if ask.op in BY_TOKEN or not sent:
+        if again(ask) or not sent:
             self.kept.append(ask)
         if choice == "local" and ask.op in ("charge", "reset"):
             return self._here(ask)

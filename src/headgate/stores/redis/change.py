@@ -6,10 +6,11 @@ reference algorithms, and written back only if nobody has touched it in the mean
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...algorithms import carried, rule_of
-from ...errors import LimitSyntaxError, StoreError
+from ...errors import LimitSyntaxError, StoreError, StoreUnavailable
 from ...limit import Limit
 from . import codec
 from .bodies import dump_body, load_body
@@ -20,8 +21,10 @@ if TYPE_CHECKING:
     from ...keys import Key
     from .plan import Planner
 
-__all__ = ["assigning", "converted", "read_own"]
+__all__ = ["assigning", "converted", "healing", "read_own", "unreadable"]
 
+SHORTEST = 19
+"""No state has fewer bytes."""
 TRIES = 64
 """How often a value may change under our hands before we give up."""
 
@@ -72,6 +75,38 @@ def read_own(plan: Planner, space: str, limit_id: str, key: Key) -> Flow[Limit |
         raise value
     text = codec.split(value or b"").own_text
     return Limit.parse(text).named(limit_id) if text else None
+
+
+def unreadable(error: Exception) -> bool:
+    """Whether a script stumbled over a value that no script of ours wrote."""
+    return "too short" in str(error) and not isinstance(error, StoreUnavailable)
+
+
+def healing(plan: Planner, places: Sequence[tuple[bytes, Any]]) -> Flow[None]:
+    """Take away values that nobody can read, or their keys would be of no use for ever."""
+    for name, rule in places:
+        (value,) = yield [Command((b"GET", name), name)]
+        if isinstance(value, Exception):
+            raise value
+        if value is not None and not _reads(value, rule):
+            call = Call(script("swap", ()), (name,), (value, b"", b"0"))
+            (reply,) = yield [call]
+            if isinstance(reply, Exception):
+                raise reply
+
+
+def _reads(value: bytes, rule: Any) -> bool:
+    if not value:
+        return False
+    try:
+        held = codec.split(value)
+        if held.own_text:
+            Limit.parse(held.own_text)
+        if codec.tag_of(held.body) == codec.shape_tag(rule):
+            load_body(rule, held.body)
+    except (StoreError, ValueError):
+        return False
+    return not held.body or len(held.body) >= SHORTEST
 
 
 def _time(plan: Planner) -> Flow[int]:

@@ -19,6 +19,7 @@ from ...limit import Limit
 from ..local import check_op
 from . import codec
 from .answers import answered, granted_together, own_rule, taken
+from .change import converted, healing, unreadable
 from .link.calls import Call, Command, Flow
 from .merge import LONG
 from .naming import Names
@@ -155,7 +156,10 @@ class Planner:
             *_, reply = yield [*self.registering([part.rule for part in parts]), call]
             if isinstance(reply, Exception):
                 self.written.clear()  # perhaps it is another server now, or an empty one
-                raise reply
+                if not unreadable(reply):
+                    raise reply
+                yield from healing(self, [(part.name, part.rule) for part in parts])
+                continue
             if not isinstance(reply, list) or not isinstance(reply[0], int):
                 return self._answers(parts, reply, simple)
             code, number = reply[0], reply[1] - 1 if len(reply) > 1 else 0
@@ -163,7 +167,10 @@ class Planner:
                 simple = False
             elif code == OWN:
                 simple = False
-                kinds.add(self._note_odd(parts[number].name, reply[2].decode()))
+                try:
+                    kinds.add(self._note_odd(parts[number].name, reply[2].decode()))
+                except ValueError:  # no limit, and no text
+                    yield from healing(self, [(part.name, part.rule) for part in parts])
             elif code == SHAPE:
                 yield from self._convert(parts[number], reply[2])
             elif code == CALENDAR:
@@ -190,8 +197,9 @@ class Planner:
     def _note_odd(self, name: bytes, text: str) -> str:
         if len(self.odd) >= REMEMBERED:
             self.odd.clear()
+        kind = self._kind(text)
         self.odd[name] = text
-        return self._kind(text)
+        return kind
 
     # -- several slots: taken side by side, and given back if one refuses
 
@@ -256,8 +264,6 @@ class Planner:
 
     def _convert(self, part: Part, value: bytes) -> Flow[None]:
         """Rewrite a state that a limit of another shape left, unless somebody did already."""
-        from .change import converted
-
         yield from converted(self, part.name, part.rule, value, part.ask.limit.id)
 
 

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from ...algorithms import rule_of
 from ...decision import Ask, Decision, decided, joined
+from ...errors import StoreError
 from ...keys import Key, canonical
 from . import codec
 from .answers import OUTCOME, answered, granted_together, own_rule, taken
+from .change import unreadable
 from .link.calls import Call, Flow, prepared
 from .merge import merging
 from .plan import FAR
@@ -96,6 +98,8 @@ class Takes:
     def read(self, reply: Any, key: Key, cost: int) -> Decision | None:
         """The decision in a reply; None if it has to be asked for at length."""
         if isinstance(reply, Exception):
+            if unreadable(reply):
+                return None
             raise reply
         if self.single:
             if reply.__class__ is bytes:
@@ -133,7 +137,12 @@ class Prepared(Takes):
                 if odd and named in odd:  # a limit of its own that the short script cannot read
                     return self.longer(key, cost, partial)
                 pack = pack_one if cost == 1 else self.pack(cost)
-                reply = one(pack(named), named)
+                try:
+                    reply = one(pack(named), named)
+                except StoreError as error:
+                    if unreadable(error):
+                        return self.longer(key, cost, partial)
+                    raise
                 if reply.__class__ is bytes:
                     wait, a, b, c, now = unpack(reply)
                     return decided(rule, (wait, a, b, c), now, cost)
@@ -150,7 +159,11 @@ class Prepared(Takes):
             names = [name(key) for name in self._names]
             store = self.store
             if self._alike(names):
-                decision = self.read(store.link.one(self.pack(cost)(*names), names[0]), key, cost)
+                try:
+                    reply = store.link.one(self.pack(cost)(*names), names[0])
+                except StoreError as error:
+                    reply = error
+                decision = self.read(reply, key, cost)
                 if decision is not None:
                     return decision
         return self.longer(key, cost, partial)

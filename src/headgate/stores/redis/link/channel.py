@@ -61,7 +61,10 @@ class Channel(asyncio.Protocol):
             done(StoreUnavailable(f"{self._shown} was lost", sent=False))
             return
         self._due.append(_Due(count, deadline, done))
-        if self._timer is None:
+        timer = self._timer
+        if timer is None or deadline < timer.when():  # the greeting may take longer than a call
+            if timer is not None:
+                timer.cancel()
             self._timer = self._loop.call_at(deadline, self._expire)
         self._transport.write(data)
 

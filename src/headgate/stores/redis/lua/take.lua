@@ -34,11 +34,13 @@ if not (KEYS[2] or ARGV[3]) then
   local key = KEYS[1]
   local value, shape = call('GET', key), tag
   local a, b, c, before, wait, lives
-  if value then
+  if not value then
+    a, b, c, before = FRESH
+  elseif #value == 25 then
     shape, a, b, c = struct.unpack('<I4i7i7i7', value)
     before = a
   else
-    a, b, c, before = FRESH
+    shape = nil
   end
   if shape == tag then
     wait, a, b, c, lives = KIND_take(a, b, c, now, cost, max_wait, PARAMETERS)

@@ -1,0 +1,1 @@
+"""Gating: what happens between Facts and a Verdict."""
