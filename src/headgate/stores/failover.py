@@ -27,6 +27,8 @@ from .store_breaker import CLOSED, StoreBreaker
 __all__ = ["Failover"]
 
 Result = TypeVar("Result")
+APART = 0.02
+"""Seconds between two failures that are counted as two."""
 AT_ONCE = 256
 """How many give-backs are sent in one crossing once the store is back."""
 
@@ -59,7 +61,9 @@ class Failover:
         self.lease_ttl = getattr(store, "lease_ttl", 10.0)
         clock = store.clock
         by_hand = isinstance(clock, ManualClock)
-        self.breaker = breaker or StoreBreaker(clock.now if by_hand else time.monotonic)
+        self.breaker = breaker or (
+            StoreBreaker(clock.now) if by_hand else StoreBreaker(time.monotonic, apart=APART)
+        )
         self.failures = 0
         """How often the store did not answer."""
         self.degraded_decisions = 0

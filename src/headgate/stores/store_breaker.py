@@ -25,7 +25,8 @@ FIRST, ALL = 2, 32
 class StoreBreaker:
     """Counts what becomes of a store's calls; nothing is held while a call is under way.
 
-    Outcomes are told with the ticket that `enter` gave out. A ticket of an earlier state says
+    Failures less than `apart` seconds after one that counted are the same one: a server that was
+    late once was late for everybody. Outcomes are told with the ticket that `enter` gave out. A ticket of an earlier state says
     nothing about the present one.
     """
 
@@ -37,6 +38,7 @@ class StoreBreaker:
         shortest: float = 0.05,
         longest: float = 2.0,
         ramp: float = 1.0,
+        apart: float = 0.0,
         jitter: Callable[[], float] = random.random,
     ) -> None:
         self._now = now
@@ -44,6 +46,8 @@ class StoreBreaker:
         self._shortest = shortest
         self._longest = longest
         self._ramp = ramp
+        self._apart = apart
+        self._counted = float("-inf")
         self._jitter = jitter
         self._lock = threading.Lock()
         self.state = CLOSED
@@ -108,6 +112,10 @@ class StoreBreaker:
             if ticket != self._ticket or self.state is OPEN:
                 return
             if self.state is CLOSED:
+                now = self._now()
+                if now - self._counted < self._apart:
+                    return  # the same moment, seen by several callers
+                self._counted = now
                 self._streak += 1
                 self._recent = (self._recent << 1 | 1) & LAST
                 if self._streak < self._most and self._recent.bit_count() < HALF:

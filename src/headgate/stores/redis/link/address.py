@@ -27,7 +27,7 @@ class Options:
 
     budget: float = 0.020
     """Seconds within which every call answers or raises."""
-    connect_timeout: float = 1.0
+    connect_timeout: float = 2.0
     """Seconds that connecting may take; only the first one is on a caller's path."""
     prefix: str = "hg"
     tag: str | None = None

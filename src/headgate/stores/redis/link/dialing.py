@@ -24,6 +24,9 @@ from .wire import Wire
 __all__ = ["INTEREST", "Dialer", "Seats", "backoff", "connected"]
 
 FIRST, LAST = 0.02, 1.0
+APART = 0.02
+LATE = 3
+"""Answers that must be late within LAST seconds before a server counts as down."""
 WORKERS = 8
 """Connections that are made at the same time: many threads may start at once."""
 KEPT = 16
@@ -47,6 +50,7 @@ class _Home:
         self.failures = 0
         self.down: StoreError | None = None
         self.asked = 0.0
+        self.late: deque[float] = deque(maxlen=LATE)
 
 
 class Dialer:
@@ -131,6 +135,10 @@ class Dialer:
         with contextlib.suppress(IndexError):
             home.bells.popleft().release()
 
+    def calm(self) -> bool:
+        """Whether nothing has gone wrong yet."""
+        return not any(home.late or home.failures or home.down for home in self._homes.values())
+
     def give(self, wire: Wire) -> None:
         """A connection that its thread needs no more; never blocks, so a finalizer may do it."""
         home = self.home(wire.node)
@@ -145,13 +153,21 @@ class Dialer:
         self._wires.discard(wire)
         wire.close()
 
-    def failed(self, wire: Wire, error: StoreError) -> None:
-        """A connection failed while it was in use: nobody waits until the server is back."""
+    def failed(self, wire: Wire, error: StoreError, *, late: bool) -> None:
+        """A connection failed while it was in use: nobody waits until the server is back.
+
+        One late answer says little, on a machine with much to do; several at once say enough.
+        """
         self.drop(wire)
         home = self.home(wire.node)
         with self._locked():
+            home.asked = now = monotonic()
+            if late:
+                if not home.late or now - home.late[-1] > APART:
+                    home.late.append(now)  # else the same moment, seen by several threads
+                if len(home.late) < LATE or now - home.late[0] > LAST:
+                    return
             home.down = error
-            home.asked = monotonic()
             while home.idle:  # they lead to the same server
                 self.drop(home.idle.pop())
             self._start(wire.node, home, 1)

@@ -24,6 +24,8 @@ from .wire import IDLE, READ, Wire, broken
 __all__ = ["SyncLink"]
 
 T = TypeVar("T")
+ARRIVING = 5.0
+"""Seconds from the first connection on in which a new thread's first call may connect."""
 LONG = 32768
 """Bytes from which on writing may have to wait for the server to read."""
 
@@ -62,6 +64,7 @@ class SyncLink:
         self._dialer = Dialer(self._dial, self.routes)
         self._turns = Turns(self._turn)
         self._met = False
+        self._born = monotonic()
 
     # -- asking
 
@@ -89,10 +92,7 @@ class SyncLink:
         except (AttributeError, IndexError):
             return self._again(data, key, None, start)
         if start - wire.used > IDLE or wire.limit != self.budget or len(data) > LONG:
-            if wire.fresh() and len(data) <= LONG:
-                wire.sock.settimeout(self.budget)
-                wire.limit = self.budget
-            else:
+            if len(data) > LONG or not wire.fresh() or not wire.within(self.budget):
                 seat.append(wire)
                 return self._again(data, key, None, start)
         sent = False
@@ -171,7 +171,7 @@ class SyncLink:
     def _drive(self, steps: Steps, deadline: float, first: Any = None) -> list[Any]:
         """Do what an exchange asks for, until it has its replies."""
         unmet: StoreUnavailable | None = None
-        if not self._met:
+        if not self._met or self._is_new():
             try:
                 deadline = max(deadline, self._meet())
             except StoreUnavailable as error:
@@ -245,7 +245,7 @@ class SyncLink:
         if self._dialer.closed:
             return StoreUnavailable("the store was closed", sent=sent)
         problem = broken(self.routes.shown(wire.node), error, sent=sent)
-        self._dialer.failed(wire, problem)
+        self._dialer.failed(wire, problem, late=isinstance(error, TimeoutError))
         return problem
 
     def _renew(self, step: Renew, deadline: float) -> None:
@@ -275,13 +275,20 @@ class SyncLink:
     def _dial(self, node: Node) -> Wire:
         return connected(self.target, self.routes, node, self.connect_timeout, self.budget)
 
+    def _is_new(self) -> bool:
+        """Whether this thread comes for the first time while everybody is still arriving."""
+        if hasattr(self._local, "seats"):
+            return False
+        return monotonic() - self._born < ARRIVING and self._dialer.calm()
+
     def _meet(self) -> float:
         """The first connection, in the caller's time; returns the deadline of the call."""
         seats = self._seats()
         end = monotonic() + self.connect_timeout
         for node in self.routes.masters()[:1]:
             seats[node].append(self._dialer.take(node, end))
-        self._met = True
+        if not self._met:
+            self._met, self._born = True, monotonic()
         return monotonic() + self.budget
 
 

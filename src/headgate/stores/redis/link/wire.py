@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import select
 import socket
+import ssl
 from time import monotonic
 from typing import Any
 
@@ -65,11 +66,22 @@ class Wire:
                 if len(replies) == count:
                     return replies
                 continue
-            self.until(deadline)
-            data = self.recv(READ)
+            data = self._more(deadline)
             if not data:
                 raise ConnectionError("the server closed the connection")
             self.feed(data)
+
+    def _more(self, deadline: float) -> bytes:
+        """What has arrived; a thread that was kept from running takes what came meanwhile."""
+        if deadline > monotonic():
+            self.until(deadline)
+            return self.recv(READ)  # type: ignore[no-any-return]
+        self.sock.settimeout(0)
+        self.limit = 0.0
+        try:
+            return self.recv(READ)  # type: ignore[no-any-return]
+        except (BlockingIOError, ssl.SSLWantReadError):
+            raise TimeoutError from None
 
     def until(self, deadline: float) -> None:
         """Limit the socket's next operation."""
@@ -79,6 +91,15 @@ class Wire:
         if self.limit is None or not -SLACK < self.limit - left < SLACK:
             self.sock.settimeout(left)
             self.limit = left
+
+    def within(self, seconds: float) -> bool:
+        """Limit the socket's operations from now on; false if it was closed meanwhile."""
+        try:
+            self.sock.settimeout(seconds)
+        except OSError:
+            return False
+        self.limit = seconds
+        return True
 
     def fresh(self) -> bool:
         """Whether the connection can be used: nothing to read means that it is still open."""
