@@ -6,7 +6,7 @@ import sys
 
 from benchmarks import yardsticks
 from benchmarks.rivals import BY_NAME
-from benchmarks.scenarios import SCENARIOS, memory
+from benchmarks.scenarios import SCENARIOS, memory, redis_speed
 
 
 def measure(scenario: str, rival: str, algorithm: str, quick: bool) -> dict[str, float]:
@@ -14,7 +14,8 @@ def measure(scenario: str, rival: str, algorithm: str, quick: bool) -> dict[str,
     entry = BY_NAME[rival]
     entry.check_form()
     module = entry.load()
-    return SCENARIOS[scenario].measure(module, module.ALGORITHMS[algorithm], algorithm, quick)
+    asked = SCENARIOS[scenario]
+    return asked.measure(module, asked.offers(rival, module)[algorithm], algorithm, quick)
 
 
 def main(arguments: list[str]) -> None:
@@ -23,6 +24,8 @@ def main(arguments: list[str]) -> None:
     words = [word for word in arguments if word != "--quick"]
     if words == ["yardsticks"]:
         answer = yardsticks.measure()
+    elif words == ["redis-yardsticks"]:
+        answer = redis_speed.yardsticks()
     elif words == ["dict-memory"]:
         answer = {"bytes": yardsticks.dict_bytes_per_key(memory.QUICK if quick else memory.FULL)}
     else:

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from benchmarks import redis_report
 from benchmarks.imports import ImportCost
 from benchmarks.rows import Results, Row
 from benchmarks.scenarios import SCENARIOS
 from benchmarks.scenarios.users import LOADS
-from benchmarks.verdicts import Verdict
+from benchmarks.verdict import Verdict
 
 _OURS = "headgate"
 
@@ -121,7 +122,9 @@ def _scenario(name: str, results: Results) -> Iterator[str]:
     if not rows:
         return
     yield f"\n{scenario.title} ({name})\n"
-    if name == "threads":
+    if scenario.far:
+        yield from table(*redis_report.cells(name, rows, results))
+    elif name == "threads":
         head = ["algorithm", "library", "expected", "admitted", "worst", "raised", "decisions/s"]
         yield from table(head, [_thread_cells(row) for row in rows])
     elif name == "memory":

@@ -58,6 +58,12 @@ class Row:
             summary["times_in_rounds"] = [round(times, 3) for times in self.rounds()]
         if "kept_ns" in self.runs[0]:
             summary["yardstick_kept_ns"] = round(self.best("kept_ns"), 1)
+        for name in ("told_ns", "hot_ns"):
+            if name in self.runs[0]:
+                summary[name] = round(self.best(name), 1)
+        if "bound" in self.runs[0]:
+            summary["excess"] = round(max(run["excess"] for run in self.runs), 1)
+            summary["bound"] = self.runs[0]["bound"]
         if "first_ns" in self.runs[0]:
             summary["new_key_ns"] = round(self.best("first_ns"), 1)
         if "bytes" in self.runs[0]:

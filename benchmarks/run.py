@@ -12,10 +12,11 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from importlib import metadata
 from pathlib import Path
 from time import perf_counter
 
-from benchmarks import imports, report, verdicts
+from benchmarks import imports, redis_server, report, verdicts
 from benchmarks.rivals import BY_NAME, ENTRIES, Rival, load_all
 from benchmarks.rows import Job, Results, Row
 from benchmarks.scenarios import SCENARIOS
@@ -27,19 +28,22 @@ _BEGUN = perf_counter()
 
 def planned(loaded: Mapping[str, Rival], only: Sequence[str]) -> Iterator[Row]:
     """Yield a row for every job that the filter lets through."""
-    algorithms = dict.fromkeys(name for rival in loaded.values() for name in rival.ALGORITHMS)
     for name, scenario in SCENARIOS.items():
-        for algorithm in algorithms:
-            for rival in loaded:
+        offers = {rival: scenario.offers(rival, module) for rival, module in loaded.items()}
+        for algorithm in dict.fromkeys(name for offer in offers.values() for name in offer):
+            for rival, offer in offers.items():
                 job = Job(name, rival, algorithm)
-                known = algorithm in loaded[rival].ALGORITHMS
-                if known and scenario.covers(rival, algorithm) and wanted(job, only):
+                if algorithm in offer and scenario.covers(rival, algorithm) and wanted(job, only):
                     yield Row(job, problem=scenario.excludes(loaded[rival]))
 
 
 def wanted(job: Job, only: Sequence[str]) -> bool:
-    """Whether each word names the job's scenario, rival or algorithm; commas mean "or"."""
-    return all(set(word.split(",")) & set(vars(job).values()) for word in only)
+    """Whether each word names the job's scenario, rival or algorithm; commas mean "or".
+
+    The first part of a scenario's name stands for all that begin with it: redis, zone.
+    """
+    names = {*vars(job).values(), job.scenario.partition("-")[0]}
+    return all(set(word.split(",")) & names for word in only)
 
 
 def child(
@@ -83,10 +87,10 @@ def measure(rows: Sequence[Row], quick: bool) -> None:
                     row.runs.append(answer)
 
 
-def measure_yardsticks(quick: bool) -> dict[str, float]:
+def measure_yardsticks(name: str, quick: bool) -> dict[str, float]:
     """Nanoseconds for each yardstick, the best of a few processes."""
-    progress("yardsticks")
-    answers = [child("yardsticks", quick=quick) for _ in range(1 if quick else 5)]
+    progress(name)
+    answers = [child(name, quick=quick) for _ in range(1 if quick else 5)]
     runs = [answer for answer in answers if isinstance(answer, dict)]
     return {name: round(min(run[name] for run in runs), 1) for name in runs[0]} if runs else {}
 
@@ -107,6 +111,15 @@ def machine() -> dict[str, object]:
     }
 
 
+def redis_versions() -> dict[str, str | None]:
+    """Which client and which server the Redis scenarios ran on."""
+    try:
+        client = metadata.version("redis")
+    except metadata.PackageNotFoundError:
+        client = None
+    return {"redis-py": client, "redis-server": redis_server.version()}
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run what the command line asks for."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.run", description=__doc__)
@@ -125,7 +138,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     rows = list(planned(loaded, options.only))
     if not rows and options.only != ["import"]:
         parser.error("nothing matches --only")
-    yardsticks = measure_yardsticks(options.quick)
+    yardsticks = measure_yardsticks("yardsticks", options.quick)
+    if any(SCENARIOS[row.job.scenario].far for row in rows):
+        yardsticks |= measure_yardsticks("redis-yardsticks", options.quick)
     measure(rows, options.quick)
     results, import_costs, dict_bytes = Results(rows), {}, None
     if results.of("memory"):
@@ -146,7 +161,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         record = {
             "quick": options.quick,
             "machine": machine(),
-            "versions": {entry.name: entry.version for entry in ENTRIES},
+            "versions": {entry.name: entry.version for entry in ENTRIES} | redis_versions(),
             "missing": missing,
             "yardsticks_ns": yardsticks,
             "dict_bytes_per_key": dict_bytes and round(dict_bytes, 1),

@@ -1,12 +1,13 @@
 """The targets headgate has to reach, each held against what this run measured."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from benchmarks.imports import ImportCost
+from benchmarks.redis_verdicts import judge_redis
 from benchmarks.rows import Results, Row
 from benchmarks.scenarios import CORE
 from benchmarks.scenarios.users import LOADS, MILLION
+from benchmarks.verdict import Verdict, verdict
 
 _COMPILED, _PURE = "headgate", "headgate-pure"
 _FORMS = (_COMPILED, _PURE)
@@ -31,25 +32,6 @@ _AIMS_MB = (36, 32)
 _MOST_JSON = 5
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """One target: what it asks, what was found, whether that is enough."""
-
-    target: str
-    found: str
-    reached: bool
-
-    def __str__(self) -> str:
-        return f"{'reached' if self.reached else 'MISSED '}  {self.target}: {self.found}"
-
-
-def _verdict(target: str, found: str, enough: bool, row: Row) -> Verdict:
-    """A verdict on a row; one that gave a wrong answer reaches nothing."""
-    return Verdict(
-        target, found + ("" if row.right else ", and a wrong answer"), enough and row.right
-    )
-
-
 def _span(row: Row) -> str:
     rounds = row.rounds()
     found = f"{row.times():.2f} x (rounds {rounds[0]:.2f} to {rounds[-1]:.2f})"
@@ -63,13 +45,13 @@ def _against_yardsticks(results: Results) -> Iterator[Verdict]:
         for row in results.of(scenario, _COMPILED):
             if row.job.algorithm in CORE:
                 target = f"{scenario}, {row.job.algorithm}, at most {most:.1f} x {yardstick}"
-                yield _verdict(target, _span(row), row.times() <= most, row)
+                yield verdict(target, _span(row), row.times() <= most, row)
 
 
 def _two_processes(results: Results) -> Iterator[Verdict]:
     for row in results.of("zone-two", _COMPILED):
         share, rounds = 1 / row.times(), [1 / times for times in row.rounds()]
-        yield _verdict(
+        yield verdict(
             f"zone-two, {row.job.algorithm}, together at least {_LEAST_SHARE} x of one alone",
             f"{share:.2f} x (rounds {rounds[-1]:.2f} to {rounds[0]:.2f})",
             share >= _LEAST_SHARE,
@@ -95,7 +77,7 @@ def _against_rivals(results: Results, form: str) -> Iterator[Verdict]:
             if need and row.runs and ours:
                 times = row.best() / ours.best()
                 target = f"{form}: {scenario}, {row.job.algorithm}, {need:g} x {row.job.rival}"
-                yield _verdict(target, f"{times:.2f} x", times >= need, ours)
+                yield verdict(target, f"{times:.2f} x", times >= need, ours)
 
 
 def _users(results: Results) -> Iterator[Verdict]:
@@ -109,7 +91,7 @@ def _users(results: Results) -> Iterator[Verdict]:
             )
         if row.runs[0]["keys"] < MILLION:
             said += f", scaled from {row.runs[0]['keys']:,} users"
-        yield _verdict(
+        yield verdict(
             f"a million users, {LOADS[algorithm].limit}, at most {most:,.0f} MB",
             said,
             found <= most,
@@ -177,6 +159,7 @@ def judge(results: Results, imports: Mapping[str, ImportCost]) -> list[Verdict]:
         *_against_yardsticks(results),
         *_two_processes(results),
         *_users(results),
+        *judge_redis(results),
         *_against_rivals(results, _COMPILED),
         *_against_rivals(results, _PURE),
         *_exactness(results),

@@ -1,13 +1,25 @@
 """The scenarios by name: each measures one algorithm of one rival in the process it runs in."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from benchmarks.loops import Factory
+from benchmarks import far
 from benchmarks.rivals import BY_NAME, Rival
-from benchmarks.scenarios import batch, memory, speed, threads, users, zone
+from benchmarks.scenarios import (
+    batch,
+    memory,
+    redis_inside,
+    redis_near,
+    redis_speed,
+    speed,
+    threads,
+    users,
+    zone,
+)
 
-Measure = Callable[[Rival, Factory, str, bool], dict[str, float]]
+Measure = Callable[[Rival, Any, str, bool], dict[str, float]]
+"""From a rival, the factory of one of its algorithms, its name and haste to numbers."""
 
 CORE = ("fixed-window", "sliding-window", "token-bucket", "gcra")
 """The algorithms of a few words of state, which the targets of speed are about."""
@@ -28,6 +40,12 @@ class Scenario:
     """The rivals it is about; all if there are none."""
     algorithms: Collection[str] = ()
     """The algorithms it is about; all if there are none."""
+    far: str = ""
+    """The way of asking a Redis that it is about; none if everything is in memory."""
+
+    def offers(self, name: str, rival: Rival) -> Mapping[str, Any]:
+        """The algorithms of a rival that it can measure, each with its factory."""
+        return far.table(name, self.far) if self.far else rival.ALGORITHMS
 
     def covers(self, rival: str, algorithm: str) -> bool:
         """Whether it is about an algorithm of a rival at all."""
@@ -110,5 +128,53 @@ SCENARIOS = {
         rounds=1,
         only=_OURS,
         algorithms=users.ALGORITHMS,
+    ),
+    "redis-sync": Scenario(
+        "Redis, one thread, beside redis-py's evalsha of a script that does nothing",
+        redis_speed.sync,
+        rounds=3,
+        yardstick="of evalsha",
+        far="sync",
+    ),
+    "redis-three": Scenario(
+        "Redis, three limits at once, beside one evalsha of a script that does nothing",
+        redis_speed.sync,
+        rounds=3,
+        yardstick="of evalsha",
+        far="three",
+    ),
+    "redis-async": Scenario(
+        "Redis, 64 tasks, beside 64 tasks of redis-py's asyncio INCR",
+        redis_speed.tasks,
+        rounds=2,
+        yardstick="of INCR",
+        far="async",
+    ),
+    "redis-lease": Scenario(
+        "Redis, a leased hot key, beside the same hit in memory",
+        redis_near.lease,
+        rounds=2,
+        yardstick="hits in memory",
+        far="near",
+    ),
+    "redis-refused": Scenario(
+        "Redis, a hot key known to be over its limit, beside the same hit in memory",
+        redis_near.refused,
+        rounds=3,
+        yardstick="hits in memory",
+        far="near",
+    ),
+    "redis-server-work": Scenario(
+        "Redis, the server's own time for a decision, beside a script of INCR and EXPIRE",
+        redis_inside.work,
+        rounds=3,
+        yardstick="of INCR+EXPIRE",
+        far="work",
+    ),
+    "redis-memory": Scenario(
+        "Redis, the server's memory for a key of twelve characters",
+        redis_inside.memory,
+        rounds=1,
+        far="memory",
     ),
 }
