@@ -142,8 +142,8 @@ class Trace:
         for op, now, cost, more, token in self.steps:
             micros = now * tick
             if op == TAKE and kind != "permits" and chance.random() < 0.7:
-                how = codec.take_blob(cost, 0, micros, SLACK)
-                yield script("take", (kind,)).sha, 1, name, blob, how
+                how = codec.take_blob(blob, cost, 0, micros, SLACK)
+                yield script("take", (kind,)).sha, 1, name, how
                 continue
             ask = Ask(OPS[op], rule.limit, cost=cost, token=token)
             if op == REFUND:

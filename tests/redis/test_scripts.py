@@ -34,8 +34,8 @@ class Scripts:
     def take(self, text: str, *keys: str, counts: Sequence[int] = (), **more: Any) -> Any:
         rule = rule_of(Limit.parse(text))
         cost, wait, slack = more.get("cost", 1), more.get("max_wait", 0), more.get("slack", SLACK)
-        words = [codec.blob(rule, more.get("seen", self.now))]
-        words.append(codec.take_blob(cost, wait, self.now, slack))
+        blob = codec.blob(rule, more.get("seen", self.now))
+        words = [codec.take_blob(blob, cost, wait, self.now, slack)]
         if counts:
             words.append(Struct(f"<{len(counts)}I").pack(*counts))
         text = script("take", (codec.kind_of(rule),)).text

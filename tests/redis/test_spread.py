@@ -178,8 +178,9 @@ def test_memory(server: Any) -> None:
             client.delete(name)
             with client.pipeline(transaction=False) as pipe:
                 for place in range(count):
-                    how = codec.take_blob(1, 0, now + place * hour // count, SLACK)
-                    pipe.evalsha(made.sha, 1, name, codec.blob(rule, now), how)
+                    at = now + place * hour // count
+                    how = codec.take_blob(codec.blob(rule, now), 1, 0, at, SLACK)
+                    pipe.evalsha(made.sha, 1, name, how)
                 assert {_numbers(reply)[0] for reply in pipe.execute()} == {0}
             found[codec.kind_of(rule)] = (client.strlen(name), client.memory_usage(name))
     assert found["cells"][0] == 19 + 60

@@ -77,9 +77,8 @@ def test_a_take_leaves_the_words_that_the_reference_leaves(kind: str, wire: Wire
             for at in instants(random, ours.limit.window, STEPS):
                 now = at // ours.tick
                 cost, wait = costs(random, theirs), waits(random, theirs)
-                wire.call(
-                    short, (key,), (codec.blob(ours, at), codec.take_blob(cost, wait, at, SLACK))
-                )
+                how = codec.take_blob(codec.blob(ours, at), cost, wait, at, SLACK)
+                wire.call(short, (key,), (how,))
                 most = min(wait // ours.tick, theirs.horizon) if theirs.books else 0
                 before = theirs.fresh(now) if state is None else state
                 taken = theirs.take(*before, now, cost, most)

@@ -26,8 +26,8 @@ class StoreBreaker:
     """Counts what becomes of a store's calls; nothing is held while a call is under way.
 
     Failures less than `apart` seconds after one that counted are the same one: a server that was
-    late once was late for everybody. Outcomes are told with the ticket that `enter` gave out. A ticket of an earlier state says
-    nothing about the present one.
+    late once was late for everybody. Outcomes are told with the ticket that `enter` gave out. A
+    ticket of an earlier state says nothing about the present one.
     """
 
     def __init__(

@@ -10,12 +10,14 @@ from ...algorithms import rule_of
 from ...decision import Ask, Decision, decided
 from ...limit import Limit
 
-__all__ = ["OUTCOME", "Fenced", "answered", "granted_together", "own_rule", "taken"]
+__all__ = ["OUTCOME", "WHOLE", "Fenced", "answered", "granted_together", "own_rule", "taken"]
 
 OUTCOME = Struct("<5q")
 """Wait, three words of state or view, and the time, in ticks."""
 REST = Struct("<2q")
 """A permit's fencing token, and the cost that was decided on."""
+WHOLE = Struct("<7q")
+"""Both together: an answer of `decide` on a key that has no limit of its own."""
 KNOWN = 1024
 _own: dict[tuple[str, str, int], Any] = {}
 

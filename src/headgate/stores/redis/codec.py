@@ -123,9 +123,9 @@ def _remember(known: dict[Any, Any], rule: Any, value: Any) -> None:
 # -- asks
 
 
-def take_blob(cost: int, max_wait: int, now: int, slack: int) -> bytes:
-    """How the short script is to take; times in microseconds, slack in milliseconds."""
-    return _TAKE.pack(cost, max_wait, now, slack)
+def take_blob(rule: bytes, cost: int, max_wait: int, now: int, slack: int) -> bytes:
+    """A rule's bytes, and how the short script is to take; times in us, slack in ms."""
+    return rule + _TAKE.pack(cost, max_wait, now, slack)
 
 
 def time_blob(now: int, slack: int) -> bytes:

@@ -106,8 +106,9 @@ class Planner:
         """The short script, for one plain take."""
         kind = codec.kind_of(part.rule)
         ask = part.ask
-        how = codec.take_blob(ask.cost, min(ask.max_wait, FAR), self.now(), self.slack)
-        return Call(script("take", (kind,)), (part.name,), (self.blob(part.rule), how))
+        blob, wait = self.blob(part.rule), min(ask.max_wait, FAR)
+        how = codec.take_blob(blob, ask.cost, wait, self.now(), self.slack)
+        return Call(script("take", (kind,)), (part.name,), (how,))
 
     def decide(self, parts: Sequence[Part], kinds: Sequence[str]) -> Call:
         """The script for everything else, with these kernels."""

@@ -14,7 +14,7 @@ from ...decision import Ask, Decision, decided, joined
 from ...errors import StoreError
 from ...keys import Key, canonical
 from . import codec
-from .answers import OUTCOME, answered, granted_together, own_rule, taken
+from .answers import OUTCOME, WHOLE, answered, granted_together, own_rule, taken
 from .change import unreadable
 from .link.calls import Call, Flow, prepared
 from .merge import merging
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["AsyncPrepared", "Prepared", "can_prepare"]
 
-SIZE = OUTCOME.size
+MANY = 64
+"""Costs whose calls are kept ready."""
 
 
 def can_prepare(store: RedisStore, limits: Sequence[Limit]) -> bool:
@@ -35,6 +36,12 @@ def can_prepare(store: RedisStore, limits: Sequence[Limit]) -> bool:
     return store.given_clock is None and not any(
         limit.elastic or limit.calendar or limit.algorithm == "concurrency" for limit in limits
     )
+
+
+def _remember(known: dict[int, Any], cost: int, value: Any) -> None:
+    if len(known) >= MANY:
+        known.clear()  # costs of all sizes: making them anew is cheap enough
+    known[cost] = value
 
 
 class Takes:
@@ -48,7 +55,10 @@ class Takes:
         self.single = len(limits) == 1
         self._names = [store.plan.names.under(space, limit.id) for limit in limits]
         self._tags = {codec.shape_tag(rule) for rule in self.rules}
+        kinds = tuple(sorted({codec.kind_of(rule) for rule in self.rules}))
+        self._script = script("take" if self.single else "decide", kinds)
         self._packs: dict[int, Any] = {}
+        self._arguments: dict[int, tuple[bytes, ...]] = {}
 
     def ready(self) -> bool:
         """Whether the server knows how to read what these takes write."""
@@ -63,20 +73,19 @@ class Takes:
         """What follows the keys."""
         plan = self.store.plan
         if self.single:
-            return plan.blob(self.rules[0]), codec.take_blob(cost, 0, -1, plan.slack)
+            return (codec.take_blob(plan.blob(self.rules[0]), cost, 0, -1, plan.slack),)
         words = [codec.time_blob(-1, plan.slack)]
         for rule, ask in zip(self.rules, self.asks("", cost, partial=False), strict=True):
             words += (plan.blob(rule), codec.op_blob(ask))
         return tuple(words)
 
-    def script(self) -> Any:
-        kinds = tuple(sorted({codec.kind_of(rule) for rule in self.rules}))
-        return script("take" if self.single else "decide", kinds)
-
     def call(self, key: Key, cost: int) -> Call:
         """The call of one take."""
-        names = [name(key) for name in self._names]
-        return Call(self.script(), names, self.arguments(cost))
+        arguments = self._arguments.get(cost)
+        if arguments is None:
+            arguments = self.arguments(cost)
+            _remember(self._arguments, cost, arguments)
+        return Call(self._script, [name(key) for name in self._names], arguments)
 
     def _alike(self, names: Sequence[bytes]) -> bool:
         """Whether one call answers for all of these, by the kernels of the limits themselves."""
@@ -89,10 +98,8 @@ class Takes:
         """A function from keys' names to the bytes of the call."""
         pack = self._packs.get(cost)
         if pack is None:
-            if len(self._packs) > 64:
-                self._packs.clear()  # costs of all sizes: packing them anew is cheap enough
-            pack = prepared(self.script(), self.arguments(cost), len(self.limits))
-            self._packs[cost] = pack
+            pack = prepared(self._script, self.arguments(cost), len(self.limits))
+            _remember(self._packs, cost, pack)
         return pack
 
     def read(self, reply: Any, key: Key, cost: int) -> Decision | None:
@@ -110,6 +117,19 @@ class Takes:
             return None
         if reply[0].__class__ is int:
             return None
+        parts = []
+        refused = 0
+        for answer, rule in zip(reply, self.rules, strict=True):
+            if len(answer) != WHOLE.size:  # a limit of its own
+                return self._long_answers(reply, key, cost)
+            wait, a, b, c, now, _, _ = WHOLE.unpack(answer)
+            refused += wait < 0
+            parts.append(decided(rule, (wait, a, b, c), now, cost))
+        if refused:
+            parts = [part.glance() for part in parts]
+        return joined(tuple(parts))
+
+    def _long_answers(self, reply: Any, key: Key, cost: int) -> Decision:
         asks = self.asks(key, cost, partial=False)
         pairs = zip(reply, asks, self.rules, strict=True)
         decisions = [answered(answer, ask, rule) for answer, ask, rule in pairs]

@@ -59,6 +59,7 @@ def _take(kind: str) -> str:
     words = {
         "KIND": kind,
         "FORMAT": "<" + "i8" * (2 + len(parameters)),
+        "WHOLE": "<" + "i8" * (6 + len(parameters)),
         "PARAMETERS": ", ".join(parameters),
         "FRESH": f"{kind}_fresh(now, {', '.join(parameters)})" if kind in FRESH else "0, 0, 0, 0",
         "OUTSIDE": "now < begin or now >= finish" if kind == "calendar" else "false",

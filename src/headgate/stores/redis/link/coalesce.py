@@ -28,6 +28,8 @@ Merge: TypeAlias = Callable[
 """From calls to fewer calls, and a function from the replies of those to replies of all."""
 Drive: TypeAlias = Callable[[Steps, Any, float], Coroutine[Any, Any, list[Any]]]
 _STOPPED = ConnectionError("the event loop stopped")
+ENOUGH = 22
+"""Calls that are sent without waiting for the others of the same turn."""
 FLYING = 4
 """Batches of a lane on their way at once: more only make each smaller, fewer make calls wait."""
 
@@ -67,9 +69,12 @@ class Lane:
         self._open.append(entry)
         if self._timer is None:
             self._timer = self._loop.call_at(deadline, self._expire)
-        if not self._soon and self._flying < FLYING:
-            self._soon = True
-            self._loop.call_soon(self._flush)
+        if self._flying < FLYING:
+            if len(self._queue) >= ENOUGH:
+                self._flush()  # so that the server works while the rest of the tasks ask
+            elif not self._soon:
+                self._soon = True
+                self._loop.call_soon(self._flush)
         return entry.future
 
     def _flush(self) -> None:

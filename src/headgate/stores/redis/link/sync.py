@@ -91,10 +91,11 @@ class SyncLink:
             wire = seat.pop()
         except (AttributeError, IndexError):
             return self._again(data, key, None, start)
-        if start - wire.used > IDLE or wire.limit != self.budget or len(data) > LONG:
-            if len(data) > LONG or not wire.fresh() or not wire.within(self.budget):
-                seat.append(wire)
-                return self._again(data, key, None, start)
+        if (start - wire.used > IDLE or wire.limit != self.budget or len(data) > LONG) and (
+            len(data) > LONG or not wire.fresh() or not wire.within(self.budget)
+        ):
+            seat.append(wire)
+            return self._again(data, key, None, start)
         sent = False
         try:
             wire.send(data)

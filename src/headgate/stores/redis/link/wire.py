@@ -75,11 +75,11 @@ class Wire:
         """What has arrived; a thread that was kept from running takes what came meanwhile."""
         if deadline > monotonic():
             self.until(deadline)
-            return self.recv(READ)  # type: ignore[no-any-return]
+            return self.recv(READ)
         self.sock.settimeout(0)
         self.limit = 0.0
         try:
-            return self.recv(READ)  # type: ignore[no-any-return]
+            return self.recv(READ)
         except (BlockingIOError, ssl.SSLWantReadError):
             raise TimeoutError from None
 

@@ -3,8 +3,7 @@
 -- KEYS, ARGV and reply are those of take.lua, with a view in place of the words.
 
 local call, micros = redis.call
-local tag, tick, PARAMETERS = struct.unpack('FORMAT', ARGV[1], 2)
-local cost, max_wait, given, slack = struct.unpack('<i8i8i8i8', ARGV[2])
+local tag, tick, PARAMETERS, cost, max_wait, given, slack = struct.unpack('WHOLE', ARGV[1], 2)
 if given < 0 then
   local time = call('TIME')
   micros = time[1] * 1000000 + time[2]
@@ -13,7 +12,7 @@ else
 end
 local now = (micros - micros % tick) / tick
 local first
-if not (KEYS[2] or ARGV[3]) then
+if not (KEYS[2] or ARGV[2]) then
   first = call('GET', KEYS[1])
   if first then
     local body, wait, a, b, c, lives = KIND_hit(first, now, cost, tag, PARAMETERS)
@@ -66,7 +65,7 @@ for i, key in ipairs(KEYS) do
   end
   local state = KIND_open(values[i] or nil, tag, PARAMETERS)
   KIND_roll(state, now)
-  local count = ARGV[3] and struct.unpack('<I4', ARGV[3], 4 * i - 3) or 1
+  local count = ARGV[2] and struct.unpack('<I4', ARGV[2], 4 * i - 3) or 1
   for n = 1, count do
     local wait = KIND_fits(state, now, cost)
     if wait == 0 then

@@ -1,9 +1,9 @@
 -- take: a cost of one limit for one key, or for many keys that stand alone.
 -- KEYS     different keys of one limit
--- ARGV[1]  the rule: kind, '<i8' each: tag, tick, the kernel's parameters
--- ARGV[2]  '<i8i8i8i8' cost (from 1 on), the longest wait in us, now in us (-1: the server's
---          time), slack: ms that a state outlives its reset
--- ARGV[3]  optional, '<I4' for each key: how many takes of this cost
+-- ARGV[1]  the rule: kind, '<i8' each: tag, tick, the kernel's parameters; then '<i8' each: cost
+--          (from 1 on), the longest wait in us, now in us (-1: the server's time), slack: ms that
+--          a state outlives its reset
+-- ARGV[2]  optional, '<I4' for each key: how many takes of this cost
 -- reply    '<i8i8i8i8i8' for each take in the order of keys: wait in ticks (-1: refused), three
 --          words of state, now in ticks; for one key that has an own limit {that, its text}
 -- or, before anything is written, {a code below 0, ...}:
@@ -14,8 +14,7 @@
 --          {-4, i, text}       key i has an own limit of another kind
 
 local call, micros, now = redis.call
-local tag, tick, PARAMETERS = struct.unpack('FORMAT', ARGV[1], 2)
-local cost, max_wait, given, slack = struct.unpack('<i8i8i8i8', ARGV[2])
+local tag, tick, PARAMETERS, cost, max_wait, given, slack = struct.unpack('WHOLE', ARGV[1], 2)
 if given < 0 then
   local time = call('TIME')
   micros = time[1] * 1000000 + time[2]
@@ -30,7 +29,7 @@ end
 if OUTSIDE then
   return { -1, 1, micros }
 end
-if not (KEYS[2] or ARGV[3]) then
+if not (KEYS[2] or ARGV[2]) then
   local key = KEYS[1]
   local value, shape = call('GET', key), tag
   local a, b, c, before, wait, lives
@@ -90,7 +89,7 @@ for i, key in ipairs(KEYS) do
   values[i] = value
 end
 
-local replies, rule, patience = {}, ARGV[1], (struct.unpack('<i8', ARGV[2], 9))
+local replies, patience = {}, (struct.unpack('<i8', ARGV[1], #ARGV[1] - 23))
 for i, key in ipairs(KEYS) do
   local value, row, _ = values[i], rows[i]
   local a, b, c, before, wait, lives, ends
@@ -105,7 +104,7 @@ for i, key in ipairs(KEYS) do
   else
     a, b, c, before = FRESH
   end
-  local count = ARGV[3] and struct.unpack('<I4', ARGV[3], 4 * i - 3) or 1
+  local count = ARGV[2] and struct.unpack('<I4', ARGV[2], 4 * i - 3) or 1
   for n = 1, count do
     wait, a, b, c, lives = KIND_take(a, b, c, now, cost, max_wait, PARAMETERS)
     if wait >= 0 or a ~= before then
