@@ -13,14 +13,20 @@ import headgate
 
 SOURCE = Path(headgate.__file__).parent
 VALUES = {
+    "addresses",
     "calendar",
     "clock",
     "decision",
     "errors",
+    "facts",
+    "forwarded",
+    "headers",
     "keys",
     "language",
     "limit",
     "options",
+    "paths",
+    "problems",
     "record",
 }
 FRONT = {
@@ -34,6 +40,11 @@ MAY_IMPORT = {
     "stores": VALUES | {"algorithms", "stores", "_native"},
     "workers": VALUES,
     **dict.fromkeys(FRONT, VALUES | FRONT | {"stores", "workers"}),
+    "rules": VALUES,
+    "verdict": VALUES | {"gating", "headers", "rules"},
+    **dict.fromkeys(
+        ("gate", "gating"), VALUES | FRONT | {"gating", "rules", "stores", "verdict", "workers"}
+    ),
     "_form": set(),
     "_native": set(),
     "testing": None,

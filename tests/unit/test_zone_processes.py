@@ -125,7 +125,7 @@ class TestTogether:
         assert store.token() == 201
 
     def test_a_fork_in_the_middle_of_a_decision_of_another_thread(self, store: ZoneStore) -> None:
-        limiter = Limiter("1000000/hour", "1000000/day", store=store)
+        limiter = Limiter("1000000000/hour", "1000000000/day", store=store)
         over = threading.Event()
 
         def hit() -> None:
