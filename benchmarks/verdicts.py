@@ -37,6 +37,10 @@ def _span(row: Row) -> str:
     found = f"{row.times():.2f} x (rounds {rounds[0]:.2f} to {rounds[-1]:.2f})"
     if "kept_ns" in row.runs[0]:
         found += f"; {row.best() / row.best('kept_ns'):.2f} x of hits whose answers are kept too"
+    if "new_ns" in row.runs[0]:
+        found += (
+            f"; {row.best('new_ns') / row.best('new_yardstick_ns'):.2f} x with keys made just now"
+        )
     return found
 
 
