@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from ._form import compiled
 from .clock import Clock, ManualClock, SystemClock
 from .decision import Ask, Decision
@@ -11,6 +13,7 @@ from .errors import (
     LimitExceeded,
     LimitSyntaxError,
     NeverFits,
+    RulesError,
     SeveralWorkersWarning,
     StoreError,
     StoreUnavailable,
@@ -19,14 +22,22 @@ from .limit import Limit
 from .limiter import AsyncLimiter, Limiter
 from .stores import MemoryStore
 
+if TYPE_CHECKING:
+    from .facts import Facts
+    from .gate import AsyncGate, Gate
+    from .verdict import Refused, Verdict
+
 __version__ = "0.1.0"
 
 __all__ = [
     "Ask",
+    "AsyncGate",
     "AsyncLimiter",
     "Clock",
     "Decision",
     "EvictionWarning",
+    "Facts",
+    "Gate",
     "HeadgateError",
     "Limit",
     "LimitExceeded",
@@ -35,10 +46,29 @@ __all__ = [
     "ManualClock",
     "MemoryStore",
     "NeverFits",
+    "Refused",
+    "RulesError",
     "SeveralWorkersWarning",
     "StoreError",
     "StoreUnavailable",
     "SystemClock",
+    "Verdict",
     "__version__",
     "compiled",
 ]
+
+_ROOMS = {
+    "AsyncGate": "gate", "Facts": "facts", "Gate": "gate", "Refused": "verdict",
+    "Verdict": "verdict",
+}  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    # Whoever only limits does not pay for rules.
+    room = _ROOMS.get(name)
+    if room is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    found = globals()[name] = getattr(import_module(f".{room}", __name__), name)
+    return found

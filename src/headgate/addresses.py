@@ -150,9 +150,10 @@ class Trusted:
     def holds(self, address: Address) -> bool:
         """Whether an address is a trusted proxy's."""
         kind, value = address.version, address.value
-        return any(
-            version == kind and value >> shift in bits for version, shift, bits in self._masks
-        )
+        for version, shift, bits in self._masks:
+            if version == kind and value >> shift in bits:
+                return True
+        return False
 
     def __contains__(self, ip: object) -> bool:
         if not ip or ip == UNIX:

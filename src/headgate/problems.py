@@ -109,17 +109,16 @@ def preferred(accept: str) -> str:
     """
     if not accept or accept == "*/*":
         return KINDS[0]
-    best, chosen = (0.0, 0), KINDS[0]
+    best, chosen = (0.0, -1), KINDS[0]
     liked = _liked(accept[:LONGEST].lower())
     for kind in KINDS:
-        main = kind.partition("/")[0]
-        names = [kind, f"{main}/*", "*/*"]
+        names = [(kind, 2), (kind.partition("/")[0] + "/*", 1), ("*/*", 0)]
         if kind == KINDS[0]:
-            names.insert(1, "application/json")  # problem details are JSON
-        for place, name in enumerate(names):
+            names.insert(1, ("application/json", 2))  # problem details are JSON
+        for name, nearness in names:
             if name in liked:
-                if (liked[name], -place) > best and liked[name] > 0:
-                    best, chosen = (liked[name], -place), kind
+                if (liked[name], nearness) > best and liked[name] > 0:
+                    best, chosen = (liked[name], nearness), kind
                 break
     return chosen
 

@@ -21,7 +21,8 @@ class Waiter:
 
     def __init__(self, asks: Sequence[Ask], deadline: int | None, priority: int = 0) -> None:
         self.asks = asks
-        self.cost = asks[0].cost
+        # The least of them, or those behind would be told of a longer wait than theirs.
+        self.cost = min(ask.cost for ask in asks)
         self.deadline = deadline
         self.priority = priority
         self.decision: Decision | None = None

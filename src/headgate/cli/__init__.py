@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 
 from .. import __version__
-from . import loadcheck, zone
+from . import loadcheck, rules, zone
 
 __all__ = ["main"]
 
@@ -17,6 +17,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=f"headgate {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     loadcheck.register(commands)
+    rules.register(commands)
     zone.register(commands)
     options = parser.parse_args(arguments)
     status: int = options.run(options)

@@ -16,13 +16,13 @@ from ..answers import by_token
 from ..decision import Ask, Decision, joined
 from ..errors import LimitExceeded
 from ..flows import Flow
-from .book import Book, Plan, named
-from .desk import Desk, Patience, Together, Wait, undone
+from .book import Book, Plan
+from .desk import Back, Desk, Patience, Together, Wait, undone
 from .permit import ASYNC_NOTHING, NOTHING, AsyncPermit, Permit
 
 if TYPE_CHECKING:
     from ..facts import Facts
-    from ..rules.match import Bound
+    from ..rules.match import Matched
     from ..verdict import Verdict
 
 __all__ = ["Call"]
@@ -34,12 +34,12 @@ class Call:
     """What one call asks for, and what comes of it."""
 
     __slots__ = (
-        "_book", "_coloured", "_desk", "_facts", "_granted", "_kind", "_loop", "_priority",
+        "_book", "_coloured", "_desk", "_facts", "_granted", "_kind", "_loop", "_noticed",
         "_undo", "_wait", "asks", "bounds", "ends", "plans", "signs",
     )  # fmt: skip
 
     def __init__(
-        self, desk: Desk, book: Book, facts: Facts, bounds: Sequence[Bound], kind: Any
+        self, desk: Desk, book: Book, facts: Facts, matched: Matched, kind: type[Verdict]
     ) -> None:
         self._desk = desk
         self._book = book
@@ -50,8 +50,9 @@ class Call:
         self._wait: Wait | None = None
         self._undo = False
         """Whether a task that is cancelled must give back what it was granted."""
-        self.bounds = bounds
-        self.plans: list[Plan] = [book.plan(bound) for bound in bounds]
+        self._noticed = tuple(rule.name for rule in matched.shadowed)
+        self.bounds = matched.bounds
+        self.plans: list[Plan] = [book.plan(bound) for bound in self.bounds]
         self.asks: list[Ask] = []
         self.ends: list[tuple[int, int]] = []
         """For each bound: where its asks begin and end."""
@@ -80,17 +81,10 @@ class Call:
         for place, plan in enumerate(self.plans):
             if plan.busy is not None:
                 self.signs[place] = len(asks)
-                asks.append(Ask("check", plan.busy, plan.resource, 1, desk.name, room=room,
-                                on_error=plan.on_error))  # fmt: skip
-        if self._book.watched:
-            name = named(self._facts)
-            for limit, on_error in self._book.watched.get(name, ()):
-                mine = ttl = 0
-                if limit.algorithm == "concurrency":
-                    mine = token = token or store.token()
-                    ttl = desk.lease
-                asks.append(Ask("shadow", limit, name, 1, desk.name, token=mine, ttl=ttl,
-                                room=room, on_error=on_error))  # fmt: skip
+                asks.append(
+                    Ask("check", plan.busy.limit, plan.busy.key, 1, desk.name, room=room,
+                        on_error=plan.on_error)
+                )  # fmt: skip
         self._undo = self._undo or token > 0
 
     # -- the flow
@@ -144,9 +138,8 @@ class Call:
             if self.asks[self.ends[place][0]].op == "take" and self._refuses(place, answers)
         ]
         if back and refusing:  # busy after all: what was taken goes back
-            yield Together(back)
             self._granted = None
-            self._desk.came_back(back)
+            yield Back(self._desk, back)
         elif not refusing and vetoed:  # no longer busy: as if it had not been asked
             for place in vetoed:
                 first, end = self.ends[place]
@@ -207,21 +200,21 @@ class Call:
         kept = [
             place
             for place, (first, end) in enumerate(self.ends)
-            if end > first and self._applies(place, answers)
+            if end > first and not self.plans[place].feeds and self._applies(place, answers)
         ]
         parts = {place: joined(tuple(answers[slice(*self.ends[place])])) for place in kept}
-        verdict: Verdict = self._kind()
+        verdict = self._kind()
         verdict.allowed = not refusing
         verdict._bounds = tuple(self.bounds[place] for place in kept)
         verdict._answers = tuple(parts.values())
         verdict._format = self._book.format
-        verdict._rule, verdict._key = None, ""
+        verdict._rule, verdict._key, verdict._place = None, "", -1
         if refusing:
             worst = max(refusing, key=lambda place: parts[place].retry_after)
             verdict._rule = self.plans[worst].rule
             verdict._key = self.bounds[worst].key
             verdict._place = kept.index(worst)
-        verdict._shadowed = tuple(
+        verdict._shadowed = self._noticed + tuple(
             self.plans[place].name
             for place in kept
             if self.plans[place].shadow and not parts[place].allowed

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..answers import by_token, given_back
-from ..callers import TaskCaller
+from ..callers import TaskCaller, shielded
 from ..clock import ttl_of
 from ..decision import Ask, Decision, joined
 from ..flows import Assigned, Decide, Flow
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ..limit import Limit
     from ..stores.base import Store
 
-__all__ = ["Desk", "Patience", "Together", "Wait", "undone"]
+__all__ = ["Back", "Desk", "Patience", "Together", "Wait", "undone"]
 
 Places = dict[tuple[str, Canonical], Counter[Canonical]]
 _others: weakref.WeakKeyDictionary[Any, Places] = weakref.WeakKeyDictionary()
@@ -68,6 +68,10 @@ class Desk(Front):
         """Tell those who wait what came back in the middle of a decision."""
         if self._lines.put_off:
             self._lines.catch_up()
+
+    def crowded(self) -> bool:
+        """Whether anybody waits for anything."""
+        return bool(self._lines._lines or self._lines.put_off)
 
     def queueing(self, name: Any) -> bool:
         """Whether somebody has to wait in a line."""
@@ -190,6 +194,24 @@ class Together:
         import asyncio
 
         return await _Shielded(self.undo, asyncio.get_running_loop()).take(self.asks)
+
+
+class Back:
+    """The step that gives back, and goes on if whoever waits for it is cancelled."""
+
+    __slots__ = ("asks", "desk")
+
+    def __init__(self, desk: Desk, asks: Sequence[Ask]) -> None:
+        self.desk = desk
+        self.asks = asks
+
+    def ask(self, store: Any) -> list[bool]:
+        return self.desk.give(self.asks, "")
+
+    async def ask_async(self, store: Any) -> list[bool]:
+        if not store.blocking:
+            return self.ask(store)
+        return await shielded(self.desk.give_later(self.asks, ""))
 
 
 class Patience:

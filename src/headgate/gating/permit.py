@@ -90,8 +90,10 @@ class Held:
         if not self._open or not self._permits or self._process != os.getpid():
             return
         desk = self._desk
-        if desk is not None and not desk.store.blocking:
-            with contextlib.suppress(Exception):
+        with contextlib.suppress(Exception):
+            if self._heart is not None:
+                self._heart.drop(self._number)
+            elif desk is not None and not desk.store.blocking:
                 desk.give(self._left("failure"), "")
 
 

@@ -1,0 +1,134 @@
+"""Entries: a call through the gate as a `with` block, and the chain of those around it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextvars import ContextVar
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..facts import Facts
+from ..verdict import Refused
+
+if TYPE_CHECKING:
+    from ..verdict import AsyncVerdict, Verdict
+    from .base import GateBase
+
+__all__ = ["AsyncEntry", "Entry", "arguments"]
+
+
+class _Around(NamedTuple):
+    """What was entered before: the resources, the outermost first, and who called."""
+
+    chain: tuple[str, ...] = ()
+    origin: str = ""
+
+
+_around: ContextVar[_Around] = ContextVar("headgate_entries", default=_Around())  # noqa: B039 # never changed
+
+
+def arguments(args: Any) -> Mapping[str, Any]:
+    """A call's arguments by name; a sequence of them by place."""
+    if isinstance(args, Mapping):
+        return args
+    if isinstance(args, str | bytes):
+        raise TypeError("args are a mapping by name or a sequence by place, not a text")
+    return {str(place): value for place, value in enumerate(args)}
+
+
+class _Entering:
+    """What both colours share."""
+
+    def __init__(self, gate: GateBase, resource: str | Facts, known: dict[str, Any]) -> None:
+        if isinstance(resource, Facts) and known:
+            raise TypeError("facts that are given whole take no others beside them")
+        if "args" in known:
+            known["args"] = arguments(known["args"])
+        if not isinstance(resource, Facts):
+            known["resource"] = resource
+            Facts(**known)  # a name that is wrong is told where it was written
+        self._gate = gate
+        self._given = resource
+        self._known = known
+        self._before: _Around | None = None
+        self._outcome = ""
+
+    def fail(self) -> None:
+        """Count the call as a failure, even if no exception says so."""
+        self._outcome = "failure"
+
+    def ignore(self) -> None:
+        """Count the call neither as a success nor as a failure."""
+        self._outcome = "ignored"
+
+    def _facts(self) -> Facts:
+        if self._before is not None:
+            raise RuntimeError("this entry is under way; make another one")
+        around = _around.get()
+        if isinstance(self._given, Facts):
+            facts = self._given
+            facts.chain = facts.chain or around.chain
+        else:
+            facts = Facts(**{"chain": around.chain, **self._known})
+        facts.origin = facts.origin or around.origin  # it holds for what is entered inside
+        return facts
+
+    def _inside(self, facts: Facts, verdict: Verdict) -> None:
+        if not verdict.allowed:
+            raise Refused(verdict)
+        self._before = _around.get()
+        self._outcome = ""
+        name = facts.resource or facts.route or facts.path
+        _around.set(_Around((*facts.chain, name), facts.origin))
+
+    def _outside(self, kind: type[BaseException] | None) -> str:
+        """How the call went."""
+        before, self._before = self._before, None
+        if before is not None:
+            _around.set(before)  # not reset(): a generator may be left in another context
+        if self._outcome:
+            return self._outcome
+        if kind is None:
+            return "success"
+        # An interrupt or a cancellation says nothing of the call.
+        return "failure" if issubclass(kind, Exception) else "ignored"
+
+
+class Entry(_Entering):
+    """`with gate.enter("resource")`."""
+
+    verdict: Verdict
+
+    def __enter__(self) -> Entry:
+        facts = self._facts()
+        self.verdict = self._gate.check_now(facts)
+        self._inside(facts, self.verdict)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.verdict.permit.release(self._outside(kind))
+
+
+class AsyncEntry(_Entering):
+    """`async with gate.enter("resource")`."""
+
+    verdict: AsyncVerdict
+
+    async def __aenter__(self) -> AsyncEntry:
+        facts = self._facts()
+        self.verdict = await self._gate.check_soon(facts)
+        self._inside(facts, self.verdict)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.verdict.permit.release(self._outside(kind))
