@@ -11,7 +11,7 @@ SOURCES := setup.py src/headgate/decision.py src/headgate/stores/local.py \
 	src/headgate/stores/cell.py $(wildcard src/headgate/algorithms/*.py) \
 	$(shell find src/headgate/stores/zone src/headgate/_native -name '*.p*' ! -name '*.pyc' ! -name built.py)
 
-.PHONY: run test lint build soak sanitize bench chart clean
+.PHONY: run test lint build soak soak-redis sanitize bench chart clean
 
 run: $(VENV)/native
 	$(BIN)/headgate loadcheck
@@ -32,6 +32,11 @@ lint: $(VENV)/ready
 
 soak: $(VENV)/native
 	HEADGATE_EXAMPLES=$(or $(EXAMPLES),5000) $(BIN)/python -m pytest -n 2 --timeout 7200 tests/property
+
+# A million random traces of each algorithm on a real server, against the Python reference.
+soak-redis: $(VENV)/native
+	HEADGATE_TRACES=$(or $(TRACES),1000000) $(BIN)/python -m pytest -n 2 --timeout 86400 \
+		tests/redis/test_words.py tests/redis/test_spread.py
 
 # The C code in a build of its own that watches every access to memory; needs gcc or clang.
 SANITIZED := build/sanitized

@@ -107,7 +107,9 @@ class GateBase(Keeper):
 
             loop = asyncio.get_running_loop()
         steps: Any = call.steps(loop, coloured=True)
-        return self._told(facts, await run_async(steps, self.store))
+        verdict: AsyncVerdict = await run_async(steps, self.store)
+        self._told(facts, verdict)
+        return verdict
 
     def asks(self, facts: Facts, matched: Matched, kind: type[Verdict]) -> Call:
         """A call, with all that it asks the store for."""

@@ -64,7 +64,7 @@ class Guarded(Limited):
         try:
             bound = self._function_of.bind(*args, **kwargs)
         except TypeError:  # the function itself will say what is wrong
-            return found | kwargs
+            return {**found, **kwargs}
         bound.apply_defaults()
         for name, value in bound.arguments.items():
             kind = self._function_of.parameters[name].kind
