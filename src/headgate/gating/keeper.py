@@ -145,7 +145,7 @@ def _read(rules: Any) -> Any:
     if isinstance(rules, str | os.PathLike):
         from ..rules.reading import load_rules, read_rules
 
-        if isinstance(rules, str) and "\n" in rules:
+        if isinstance(rules, str) and ("\n" in rules or rules.lstrip().startswith("{")):
             return read_rules(rules)
         return load_rules(rules)
     if not hasattr(rules, "rules") and not callable(getattr(rules, "match", None)):
