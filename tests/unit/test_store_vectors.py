@@ -58,7 +58,7 @@ def test_delays(
     limit: str, at: list[float], answers: list[Any], patience: float, server: Server
 ) -> None:
     clock = ManualClock(1_000_000)
-    store = front.open_store(None, clock)
+    store = vars(front)["open_store"](None, clock)
     found: list[Any] = []
     for when in at:
         clock.advance(1_000_000 + when - clock.now())
