@@ -76,12 +76,21 @@ def _timed(client: Any, sock: socket.socket, call: bytes) -> float:
 
 
 def memory(rival: Rival, make: Factory | None, algorithm: str, quick: bool) -> dict[str, float]:
-    """Bytes that the server needs for all keys of one user, by MEMORY USAGE."""
+    """Bytes that the server needs for all keys of one user, by MEMORY USAGE.
+
+    The least of a few servers: an allocator gives 16 bytes more when a rest would be too small.
+    """
+    tries = [_tried(make, algorithm) for _ in range(1 if quick else 3)]
+    found = min(size for size, _ in tries)
+    right = all(good for _, good in tries) and found > 0
+    return {"bytes": found, "keys": 1, "seconds": 0.0, "right": right}
+
+
+def _tried(make: Factory | None, algorithm: str) -> tuple[float, bool]:
     with redis_server.started() as port, redis_server.client(port) as client:
         url = redis_server.url(port)
         right = _fill(url, algorithm) if make is None else _hit(make, url, algorithm, client)
-        found = _usage(client)
-    return {"bytes": found, "keys": 1, "seconds": 0.0, "right": right and found > 0}
+        return _usage(client), right
 
 
 def _usage(client: Any) -> float:

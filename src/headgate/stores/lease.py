@@ -106,14 +106,22 @@ class LeaseStore:
         """A prepared take; `on_error` stands for that of its asks."""
         if any(limit.elastic or limit.algorithm == "concurrency" for limit in limits):
             return None
+        if self._idle(limits):
+            return self.store.quick(space, limits, on_error)
         return self.tier(space, tuple(limits), on_error)
 
     def quick_async(
         self, space: str, limits: Sequence[Limit], on_error: str = ""
     ) -> PreparedAsync | None:
         """The same, awaited where it must be."""
+        if self._idle(limits):
+            return self.store.quick_async(space, limits, on_error)
         tier = self.quick(space, limits, on_error)
         return AsyncTier(tier) if isinstance(tier, Tier) else None
+
+    def _idle(self, limits: Sequence[Limit]) -> bool:
+        """Whether this tier has nothing to do for some limits."""
+        return not self.refusals and not any(map(can_lease, limits))
 
     def assign(self, space: str, limit_id: str, key: Key, limit: Limit | None) -> None:
         """Give a key a limit of its own, or take it away."""

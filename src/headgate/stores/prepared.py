@@ -26,6 +26,7 @@ class Takes:
         self._failover = failover
         self._way = way
         self._verb = Verb(way.hit, way.hit)
+        self._begin = getattr(way, "begin", None)
         self._space = space
         self._limits = tuple(limits)
         self._on_error = on_error
@@ -92,8 +93,13 @@ class AsyncHits(Takes):
         if failover.uneasy:
             return await run_async(self.hitting(key, cost, partial))
         ticket = failover.breaker.ticket
+        decision: Decision | None = None
         try:
-            decision: Decision = await self._way.hit(key, cost, partial=partial)
+            sent = self._begin(key, cost, partial) if self._begin is not None else None
+            if sent is not None:  # the way's own hit, without its frame
+                decision = self._way.read((await sent)[0], key, cost)
+            if decision is None:
+                decision = await self._way.hit(key, cost, partial=partial)
         except StoreUnavailable as error:
             return self.instead(key, cost, partial, failover.failed(ticket, error))
         return decision

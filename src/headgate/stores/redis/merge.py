@@ -30,11 +30,13 @@ def merged(calls: Sequence[AnyCall]) -> tuple[list[AnyCall], Places]:
     sent: list[AnyCall] = []
     places: Places = []
     takes: dict[int, Call] = {}
+    known: dict[Any, Any] = {}
     for number, call in enumerate(calls):
-        take = unpacked(call) if isinstance(call, Raw) else call
-        if isinstance(take, Call) and take.script.name.startswith("take") and len(take.keys) == 1:
+        take: Any = _apart(call, known) if isinstance(call, Raw) else call
+        if take.__class__ is Call and len(take.keys) == 1 and take.script.name[:4] == "take":
             takes[number] = take
-            alike.setdefault((take.script.sha, *take.args), []).append(number)
+            # Prepared takes share their arguments, so the same ones are the same object.
+            alike.setdefault((take.script.sha, id(take.args)), []).append(number)
         else:
             sent.append(call)
             places.append([number])
@@ -42,6 +44,14 @@ def merged(calls: Sequence[AnyCall]) -> tuple[list[AnyCall], Places]:
         for start in range(0, len(numbers), MOST):
             _add(takes, numbers[start : start + MOST], sent, places)
     return sent, places
+
+
+def _apart(raw: Raw, known: dict[Any, Any]) -> Call | None:
+    """A packed call taken apart; equal arguments become the same ones."""
+    call = unpacked(raw)
+    if call is None:
+        return None
+    return call._replace(args=known.setdefault(tuple(call.args), call.args))
 
 
 def _add(takes: dict[int, Call], numbers: list[int], sent: list[AnyCall], places: Places) -> None:

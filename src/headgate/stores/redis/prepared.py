@@ -6,7 +6,7 @@ that another limit wrote) is left to the planner.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...algorithms import rule_of
@@ -55,6 +55,7 @@ class Takes:
         self.single = len(limits) == 1
         self._names = [store.plan.names.under(space, limit.id) for limit in limits]
         self._tags = {codec.shape_tag(rule) for rule in self.rules}
+        self._written = store.plan.written
         kinds = tuple(sorted({codec.kind_of(rule) for rule in self.rules}))
         self._script = script("take" if self.single else "decide", kinds)
         self._packs: dict[int, Any] = {}
@@ -62,7 +63,7 @@ class Takes:
 
     def ready(self) -> bool:
         """Whether the server knows how to read what these takes write."""
-        return self._tags <= self.store.plan.written
+        return self._tags <= self._written
 
     def asks(self, key: Key, cost: int, partial: bool) -> list[Ask]:
         """The same take said at length."""
@@ -89,10 +90,10 @@ class Takes:
 
     def _alike(self, names: Sequence[bytes]) -> bool:
         """Whether one call answers for all of these, by the kernels of the limits themselves."""
-        store = self.store
-        if store.plan.odd and not store.plan.odd.keys().isdisjoint(names):
+        store, odd = self.store, self.store.plan.odd
+        if odd and not odd.keys().isdisjoint(names):
             return False
-        return len(names) == 1 or store.merges or len({*map(store.link.slot, names)}) == 1
+        return self.single or store.merges or len({*map(store.link.slot, names)}) == 1
 
     def pack(self, cost: int) -> Any:
         """A function from keys' names to the bytes of the call."""
@@ -202,17 +203,23 @@ class Prepared(Takes):
 class AsyncPrepared(Takes):
     """For tasks; takes of one moment travel together."""
 
-    async def hit(self, key: Key = "", cost: int = 1, *, partial: bool = False) -> Decision:
-        """Take `cost` or be refused; with `partial`, take what is there. Never sleeps."""
-        store = self.store
+    def begin(self, key: Key, cost: int, partial: bool) -> Awaitable[list[Any]] | None:
+        """Send a take, whose replies are to be awaited; None if it must be said at length."""
         if cost.__class__ is int and 0 < cost < FAR and not partial and self.ready():
             call = self.call(key, cost)
             if self._alike(call.keys):
-                [reply] = await store.alink.ask([call])
-                decision = self.read(reply, key, cost)
-                if decision is not None:
-                    return decision
-        return joined(tuple(await store.decide_async(self.asks(key, cost, partial))))
+                return self.store.alink.soon(call)
+        return None
+
+    async def hit(self, key: Key = "", cost: int = 1, *, partial: bool = False) -> Decision:
+        """Take `cost` or be refused; with `partial`, take what is there. Never sleeps."""
+        sent = self.begin(key, cost, partial)
+        if sent is not None:
+            [reply] = await sent
+            decision = self.read(reply, key, cost)
+            if decision is not None:
+                return decision
+        return joined(tuple(await self.store.decide_async(self.asks(key, cost, partial))))
 
     async def hit_many(self, keys: list[Key], cost: int) -> list[Decision]:
         """Independent decisions, in order; the cost has been checked."""
