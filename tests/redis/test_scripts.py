@@ -14,6 +14,7 @@ from headgate import Limit
 from headgate.algorithms import rule_of
 from headgate.decision import Ask
 from headgate.stores.redis import codec
+from headgate.stores.redis.answers import outcome_of
 from headgate.stores.redis.kinds import KINDS, SPREAD
 from headgate.stores.redis.scripts import script
 from servers import Server
@@ -40,6 +41,8 @@ class Scripts:
             words.append(Struct(f"<{len(counts)}I").pack(*counts))
         text = script("take", (codec.kind_of(rule),)).text
         reply = self.client.eval(text, len(keys), *keys, *words)
+        if isinstance(reply, bytes) and len(reply) == 25:
+            return [outcome_of(reply)]
         return list(OUTCOME.iter_unpack(reply)) if isinstance(reply, bytes) else reply
 
     def decide(self, *asks: Ask, kinds: Sequence[str] = ()) -> Any:

@@ -17,6 +17,7 @@ from traces import TRACES, Reference, Wire, instants, limit_text, reference
 from headgate import Limit
 from headgate.algorithms import rule_of
 from headgate.stores.redis import codec
+from headgate.stores.redis.answers import outcome_of
 from headgate.stores.redis.scripts import script
 from servers import Server
 
@@ -158,7 +159,7 @@ def check(wire: Wire, expected: list[Any], form: Struct) -> None:
     assert len(replies) == len(expected)
     for reply, case in zip(replies, expected, strict=True):
         if form is OUTCOME:
-            found: Any = form.unpack(reply) if type(reply) is bytes else reply
+            found: Any = outcome_of(reply) if type(reply) is bytes else reply
         else:
             found = [form.unpack(part) if type(part) is bytes else part for part in reply]
         assert found == case[0], case[1:]

@@ -10,7 +10,17 @@ from ...algorithms import rule_of
 from ...decision import Ask, Decision, decided
 from ...limit import Limit
 
-__all__ = ["OUTCOME", "WHOLE", "Fenced", "answered", "granted_together", "own_rule", "taken"]
+__all__ = [
+    "BODY",
+    "OUTCOME",
+    "WHOLE",
+    "Fenced",
+    "answered",
+    "granted_together",
+    "outcome_of",
+    "own_rule",
+    "taken",
+]
 
 OUTCOME = Struct("<5q")
 """Wait, three words of state or view, and the time, in ticks."""
@@ -18,6 +28,8 @@ REST = Struct("<2q")
 """A permit's fencing token, and the cost that was decided on."""
 WHOLE = Struct("<7q")
 """Both together: an answer of `decide` on a key that has no limit of its own."""
+BODY = 25
+"""Bytes of three words as they are kept: the answer of a take that passes at its own instant."""
 KNOWN = 1024
 _own: dict[tuple[str, str, int], Any] = {}
 
@@ -54,8 +66,23 @@ def own_rule(text: str, limit_id: str, room: int = 0) -> Any:
 
 def taken(reply: bytes, rule: Any, cost: int) -> Decision:
     """The decision of a single take."""
-    wait, a, b, c, now = OUTCOME.unpack(reply)
+    wait, a, b, c, now = outcome_of(reply)
     return decided(rule, (wait, a, b, c), now, cost)
+
+
+def outcome_of(reply: bytes) -> tuple[int, int, int, int, int]:
+    """Wait, words and time of a single take, in whichever form they came."""
+    if len(reply) == BODY:
+        now, b, c = body_words(reply)
+        return 0, now, b, c, now
+    wait, a, b, c, now = OUTCOME.unpack(reply)
+    return wait, a, b, c, now
+
+
+def body_words(body: bytes) -> tuple[int, int, int]:
+    """The three words of a state as it is kept."""
+    whole = int.from_bytes
+    return whole(body[4:11], "little"), whole(body[11:18], "little"), whole(body[18:25], "little")
 
 
 def answered(reply: bytes, ask: Ask, rule: Any) -> Decision:

@@ -14,7 +14,7 @@ from ...decision import Ask, Decision, decided, joined
 from ...errors import StoreError
 from ...keys import Key, canonical
 from . import codec
-from .answers import OUTCOME, WHOLE, answered, granted_together, own_rule, taken
+from .answers import BODY, OUTCOME, WHOLE, answered, granted_together, own_rule, taken
 from .change import unreadable
 from .link.calls import Call, Flow, prepared
 from .merge import merging
@@ -149,7 +149,7 @@ class Prepared(Takes):
         link, rule = self.store.link, self.rules[0]
         name, pack_one, written = self._names[0], self.pack(1), self.store.plan.written
         (tag,), odd = self._tags, self.store.plan.odd
-        one, unpack = link.one, OUTCOME.unpack
+        one, unpack, whole = link.one, OUTCOME.unpack, int.from_bytes
 
         def hit(key: Key = "", cost: int = 1, *, partial: bool = False) -> Decision:
             """Take `cost` or be refused; with `partial`, take what is there. Never sleeps."""
@@ -165,6 +165,10 @@ class Prepared(Takes):
                         return self.longer(key, cost, partial)
                     raise
                 if reply.__class__ is bytes:
+                    if len(reply) == BODY:
+                        now = whole(reply[4:11], "little")  # `taken`, without its frame
+                        b, c = whole(reply[11:18], "little"), whole(reply[18:25], "little")
+                        return decided(rule, (0, now, b, c), now, cost)
                     wait, a, b, c, now = unpack(reply)
                     return decided(rule, (wait, a, b, c), now, cost)
                 decision = self.read(reply, key, cost)

@@ -5,7 +5,8 @@
 --          a state outlives its reset
 -- ARGV[2]  optional, '<I4' for each key: how many takes of this cost
 -- reply    '<i8i8i8i8i8' for each take in the order of keys: wait in ticks (-1: refused), three
---          words of state, now in ticks; for one key that has an own limit {that, its text}
+--          words of state, now in ticks; for one key that has an own limit {that, its text}; or
+--          of one take the 25 bytes that were written, if it passes at once and the first is now
 -- or, before anything is written, {a code below 0, ...}:
 --          {-1, i, now in us}  outside the calendar's window that was sent; with the value behind
 --                              it if the window is that of the key's own limit
@@ -49,7 +50,11 @@ if not (KEYS[2] or ARGV[2]) then
       if lives > 100000000000000 then
         lives = 100000000000000
       end
-      call('SET', key, struct.pack('<I4i7i7i7', tag, a, b, c), 'PX', lives)
+      local body = struct.pack('<I4i7i7i7', tag, a, b, c)
+      call('SET', key, body, 'PX', lives)
+      if wait == 0 and a == now then
+        return body
+      end
     end
     return struct.pack('<i8i8i8i8i8', wait, a, b, c, now)
   end
