@@ -232,7 +232,7 @@ def test_sentinel_failover() -> None:
         async def other() -> Any:
             return await AsyncLink(target, budget=LONG).one(incr(b"a"))
 
-        assert asyncio.run(other()) >= 2
+        assert eventually(lambda: asyncio.run(other()), 30) >= 2  # a sentinel may be busy
         link.close()
 
 
