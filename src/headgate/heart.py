@@ -143,10 +143,12 @@ class ThreadHeart(Heart):
             if self._thread is None:
                 store = self._store()
                 assert store is not None  # whoever holds a permit holds it
-                self._caller = ThreadCaller(store, lambda: None)
-                thread = threading.Thread(target=self._run, name="headgate heart", daemon=True)
-                self._thread = thread
+                caller = self._caller = ThreadCaller(store, lambda: None)
+                thread = threading.Thread(
+                    target=self._run, args=(caller,), name="headgate heart", daemon=True
+                )
                 thread.start()
+                self._thread = thread  # last: after an interrupt before this another one is begun
 
     def idle(self) -> None:
         # The thread finds out at its next beat; the next permit is likely to come before. A
@@ -154,10 +156,10 @@ class ThreadHeart(Heart):
         if isinstance(self._clock, ManualClock) and self._caller is not None:
             self._caller.wake()
 
-    def _run(self) -> None:
+    def _run(self, caller: ThreadCaller) -> None:
         while True:
-            until, caller, store = self.next(), self._caller, self._store()
-            if until < 0 or caller is None or store is None:
+            until, store = self.next(), self._store()
+            if until < 0 or store is None:
                 with self._lock:
                     if self._beats and store is not None:  # one more has come
                         continue

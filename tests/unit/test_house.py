@@ -45,6 +45,7 @@ MAY_IMPORT = {
     **dict.fromkeys(
         ("gate", "gating"), VALUES | FRONT | {"gating", "rules", "stores", "verdict", "workers"}
     ),
+    "integrations": VALUES | FRONT | {"gate", "gating", "integrations", "rules", "verdict"},
     "_form": set(),
     "_native": set(),
     "testing": None,

@@ -48,9 +48,12 @@ class Concurrency(Spread):
     def roll(self, state: Permits, now: int) -> int:
         """Take back what was not renewed in time."""
         while state.expiries and state.expiries[0][0] <= now:
-            expires, token = heapq.heappop(state.expiries)
+            expires, token = state.expiries[0]
             if state.held.get(token, (0, 0))[1] == expires:
                 self.release(state, token)
+            # Last, so an interrupt before this leaves the expiry to be met again.
+            if state.expiries and state.expiries[0] == (expires, token):
+                heapq.heappop(state.expiries)
         return now
 
     def take(self, state: Permits, now: int, cost: int) -> int:
@@ -69,10 +72,12 @@ class Concurrency(Spread):
 
     def release(self, state: Permits, token: int) -> bool:
         """Give a permit back; False if it was not held any more."""
-        cost, _ = state.held.pop(token, (-1, 0))
-        if cost < 0:
+        held = state.held.get(token)
+        if held is None:
             return False
-        state.total -= cost
+        # No call between these two: a signal handler's exception would part them for ever.
+        del state.held[token]
+        state.total -= held[0]
         if state.holders:
             state.holders.pop(token, None)
         if len(state.expiries) > 16 + 2 * len(state.held):
