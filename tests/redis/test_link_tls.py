@@ -60,15 +60,24 @@ def port(behind: Server, folder: Path) -> Iterator[int]:
         inner, outer = await asyncio.open_connection("127.0.0.1", behind.port)
         await asyncio.gather(pump(reader, outer), pump(inner, writer))
 
-    async def main() -> None:
-        await asyncio.start_server(serve, sock=listener, ssl=context)
+    async def main() -> asyncio.Server:
+        return await asyncio.start_server(serve, sock=listener, ssl=context)
 
-    loop.run_until_complete(main())
+    async def end() -> None:
+        proxy.close()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+
+    proxy = loop.run_until_complete(main())
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
     yield listener.getsockname()[1]
     loop.call_soon_threadsafe(loop.stop)
     thread.join()
+    loop.run_until_complete(end())
+    loop.close()
 
 
 def test_both_links(port: int, folder: Path) -> None:

@@ -98,6 +98,44 @@ def test_limits_of_all_kinds_are_decided_together(wire: Wire) -> None:
     traces("together", wire, KINDS)
 
 
+def test_takes_spelt_out_are_answered_as_the_reference_answers(wire: Wire) -> None:
+    random = Random("spelt out")
+    kinds = [kind for kind in KINDS if kind != "calendar"]
+    pool = [limited(kind, random) for kind in kinds for _ in range(LIMITS)]
+    sets = [random.sample(pool, random.choice((2, 3, 4))) for _ in range(200)]  # a script for each
+    passed = 0
+    for start in range(0, HALF, BATCH):
+        expected: list[Any] = []
+        for number in range(start, min(HALF, start + BATCH)):
+            chosen, store = random.choice(sets), Reference()
+            made = script("together", tuple(codec.kind_of(ours) for _, ours, _, _ in chosen))
+            keys = [b"spelt %d %d" % (number, place) for place in range(len(chosen))]
+            for at in instants(random, chosen[0][1].limit.window, STEPS):
+                store.time.at = at
+                cost = costs(random, random.choice(chosen)[3])
+                rules = [codec.blob(ours, at) for _, ours, _, _ in chosen]
+                wire.call(
+                    made, keys, (codec.together_blob(codec.time_blob(at, SLACK), cost, rules),)
+                )
+                asks = [
+                    reference("decision").Ask("take", theirs, str(place), cost, str(place))
+                    for place, (_, _, theirs, _) in enumerate(chosen)
+                ]
+                answers = [(*d._outcome, d._now, 0, d._cost) for d in store.decide(asks)]
+                expected.append((answers, asks, number, at))
+        for reply, (answers, *case) in zip(wire.send(), expected, strict=True):
+            if type(reply) is bytes:
+                passed += 1
+                now, *words = Struct(f"<{len(reply) // 8}q").unpack(reply)
+                assert now == case[-1]
+                assert words == [word for answer in answers for word in answer[1:4]], case
+                assert {answer[0] for answer in answers} == {0}, case
+            else:
+                assert [ANSWER.unpack(part) for part in reply] == answers, case
+                assert any(answer[0] for answer in answers), case
+    assert passed > HALF
+
+
 def traces(name: str, wire: Wire, kinds: Any) -> None:
     random = Random(f"asks {name}")
     pool = [limited(kind, random) for kind in kinds for _ in range(LIMITS)]

@@ -6,6 +6,7 @@ scripts (`lua/take.lua`, `lua/decide.lua`) and of `lua/value.lua`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from hashlib import blake2b
 from itertools import pairwise
 from struct import Struct, error
@@ -17,7 +18,7 @@ from .kinds import CLASSES, KINDS, MOST, NUMBERS, kept_ticks
 
 __all__ = [
     "OPS", "Held", "Reservation", "Ticket", "blob", "join", "kind_of", "lives_ms", "op_blob",
-    "shape_tag", "split", "tag_of", "take_blob", "time_blob", "token_bytes",
+    "shape_tag", "split", "tag_of", "take_blob", "time_blob", "together_blob", "token_bytes",
 ]  # fmt: skip
 
 OPS = ("take", "check", "shadow", "charge", "refund", "settle", "release", "renew", "reset")
@@ -33,6 +34,7 @@ _RULE = {kind: Struct(f"<B{2 + len(numbers)}q") for kind, numbers in NUMBERS.ite
 _BOUNDS = Struct("<2q")
 _TAKE = Struct("<4q")
 _TIME = Struct("<2q")
+_COST = Struct("<q")
 _OP = Struct("<6q")
 _TAG = Struct("<I")
 _LENGTHS = Struct("<3I")
@@ -131,6 +133,11 @@ def take_blob(rule: bytes, cost: int, max_wait: int, now: int, slack: int) -> by
 def time_blob(now: int, slack: int) -> bytes:
     """When `decide` is to decide: microseconds, or -1 for the server's time; slack in ms."""
     return _TIME.pack(now, slack)
+
+
+def together_blob(time: bytes, cost: int, rules: Sequence[bytes]) -> bytes:
+    """When `together` is to decide, the cost, and the rules."""
+    return b"".join((time, _COST.pack(cost), *rules))
 
 
 def op_blob(ask: Ask) -> bytes:

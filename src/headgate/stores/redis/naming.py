@@ -48,7 +48,7 @@ class Names:
 
     def under(self, space: str, limit_id: str) -> Callable[[Key], bytes]:
         """The same for one limit, with less to look up."""
-        head, close = self._head(space, limit_id), self._close
+        head, close = self.ends(space, limit_id)
 
         def name(key: Key) -> bytes:
             if key.__class__ is str and key and key[0] != "}":
@@ -59,6 +59,10 @@ class Names:
             return self.key(space, limit_id, key)
 
         return name
+
+    def ends(self, space: str, limit_id: str) -> tuple[bytes, bytes]:
+        """What stands before and behind a plain key."""
+        return self._head(space, limit_id), self._close
 
     def _head(self, space: str, limit_id: str) -> bytes:
         if len(self._heads) >= _MANY:  # limits made for each caller: made again when needed

@@ -7,16 +7,18 @@ that another limit wrote) is left to the planner.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
+from struct import Struct
 from typing import TYPE_CHECKING, Any
 
 from ...algorithms import rule_of
-from ...decision import Ask, Decision, decided, joined
+from ...decision import Ask, Decision, JointDecision, decided, joined
 from ...errors import StoreError
 from ...keys import Key, canonical
 from . import codec
 from .answers import BODY, OUTCOME, WHOLE, answered, granted_together, own_rule, taken
 from .change import unreadable
-from .link.calls import Call, Flow, prepared
+from .kinds import SPREAD
+from .link.calls import Call, Flow, prepared, spelt
 from .merge import merging
 from .plan import FAR
 from .scripts import script
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = ["AsyncPrepared", "Prepared", "can_prepare"]
 
+SPELT = 4
+"""So many limits at once are spelt out in a script of their own."""
 MANY = 64
 """Costs whose calls are kept ready."""
 
@@ -56,8 +60,15 @@ class Takes:
         self._names = [store.plan.names.under(space, limit.id) for limit in limits]
         self._tags = {codec.shape_tag(rule) for rule in self.rules}
         self._written = store.plan.written
-        kinds = tuple(sorted({codec.kind_of(rule) for rule in self.rules}))
-        self._script = script("take" if self.single else "decide", kinds)
+        kinds = tuple(codec.kind_of(rule) for rule in self.rules)
+        apart = len({limit.id for limit in limits}) == len(limits)
+        self._spells = (
+            1 < len(limits) <= SPELT and apart and not any(kind in SPREAD for kind in kinds)
+        )
+        """Whether the script of these takes spells them out one by one."""
+        main = "take" if self.single else "together" if self._spells else "decide"
+        self._script = script(main, kinds)
+        self._reply = Struct(f"<{1 + 3 * len(limits)}q")
         self._packs: dict[int, Any] = {}
         self._arguments: dict[int, tuple[bytes, ...]] = {}
 
@@ -76,6 +87,8 @@ class Takes:
         if self.single:
             return (codec.take_blob(plan.blob(self.rules[0]), cost, 0, -1, plan.slack),)
         words = [codec.time_blob(-1, plan.slack)]
+        if self._spells:
+            return (codec.together_blob(words[0], cost, [plan.blob(rule) for rule in self.rules]),)
         for rule, ask in zip(self.rules, self.asks("", cost, partial=False), strict=True):
             words += (plan.blob(rule), codec.op_blob(ask))
         return tuple(words)
@@ -116,6 +129,8 @@ class Takes:
                 rule = own_rule(reply[1].decode(), self.limits[0].id)
                 return taken(reply[0], rule, cost)
             return None
+        if reply.__class__ is bytes:
+            return self._passed(reply, cost)
         if reply[0].__class__ is int:
             return None
         parts = []
@@ -130,6 +145,18 @@ class Takes:
             parts = [part.glance() for part in parts]
         return joined(tuple(parts))
 
+    def _passed(self, reply: bytes, cost: int) -> Decision:
+        """The decision on takes that all passed at once."""
+        words = self._reply.unpack(reply)
+        micros, at, parts = words[0], 1, []
+        for rule in self.rules:
+            now = micros if rule.tick == 1 else micros // rule.tick
+            parts.append(decided(rule, (0, words[at], words[at + 1], words[at + 2]), now, cost))
+            at += 3
+        decision = JointDecision()
+        decision._parts = tuple(parts)
+        return decision
+
     def _long_answers(self, reply: Any, key: Key, cost: int) -> Decision:
         asks = self.asks(key, cost, partial=False)
         pairs = zip(reply, asks, self.rules, strict=True)
@@ -142,7 +169,9 @@ class Prepared(Takes):
 
     def __init__(self, store: RedisStore, space: str, limits: Sequence[Limit]) -> None:
         super().__init__(store, space, limits)
-        self.hit = self._single() if self.single else self._several
+        self.hit = (
+            self._single() if self.single else self._spelt() if self._spells else self._several
+        )
 
     def _single(self) -> Any:
         """A hit on one limit, with everything at hand."""
@@ -175,6 +204,33 @@ class Prepared(Takes):
                 if decision is not None:
                     return decision
             return self.longer(key, cost, partial)
+
+        return hit
+
+    def _spelt(self) -> Any:
+        """A hit on a few limits, with everything at hand."""
+        link, tags, written = self.store.link, self._tags, self.store.plan.written
+        odd, one, passed = self.store.plan.odd, link.one, self._passed
+        name = self._names[0]
+        ends = [self.store.plan.names.ends(self.space, limit.id) for limit in self.limits]
+        pack = spelt(self._script, self.arguments(1), ends)
+
+        def hit(key: Key = "", cost: int = 1, *, partial: bool = False) -> Decision:
+            """Take `cost` of every limit or be refused; with `partial`, take what is there."""
+            plain = key.__class__ is str and key and key[0] != "}" and key.isascii()
+            if plain and cost == 1 and cost.__class__ is int and not partial and not odd:
+                if tags <= written:
+                    try:
+                        reply = one(pack(str(key).encode()), name(key))
+                    except StoreError as error:
+                        reply = error
+                    if reply.__class__ is bytes:
+                        return passed(reply, 1)
+                    decision = self.read(reply, key, 1)
+                    if decision is not None:
+                        return decision
+                return self.longer(key, 1, partial=False)
+            return self._several(key, cost, partial=partial)
 
         return hit
 

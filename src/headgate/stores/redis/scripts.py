@@ -26,6 +26,7 @@ SPREADS: tuple[str, ...] = ("open", "roll", "fits", "put", "view", "refund", "cl
 HELD = ("held", "release", "renew")
 """What `decide` calls of a kernel of three words, of another one, and of permits beside that."""
 _NEEDS = re.compile(r"^-- needs (\w+)\n", re.MULTILINE)
+_EACH = re.compile(r"^ *-- each\n(.*?)^ *-- end\n", re.MULTILINE | re.DOTALL)
 
 
 class Script(NamedTuple):
@@ -38,9 +39,13 @@ class Script(NamedTuple):
 
 @cache
 def script(main: str, kinds: tuple[str, ...]) -> Script:
-    """The script `main` with these kernels: `take` (one), `decide` (any), `swap` (none)."""
-    kinds = tuple(sorted(set(kinds)))
-    if main == "take":
+    """The script `main` with these kernels: `take` (one), `together` (one for each key), `decide`
+    (any), `swap` (none)."""
+    if main != "together":  # in which each key has the kernel in its place
+        kinds = tuple(sorted(set(kinds)))
+    if main == "together":
+        body = _together(kinds)
+    elif main == "take":
         (kind,) = kinds
         if kind == "permits":
             raise ValueError("a permit has a token, for which take has no place: use decide")
@@ -71,7 +76,45 @@ def _take(kind: str) -> str:
     return head + _included(kernel + main.replace(REST, rest))
 
 
-def _decide(kinds: tuple[str, ...]) -> str:
+def _together(kinds: tuple[str, ...]) -> str:
+    """The takes written out one by one, in front of `decide` for all that is unusual."""
+    head, main = _headed(_read("together"))
+    places = list(enumerate(kinds, 1))
+    numbers = {i: [f"{word}_{i}" for word in PARAMETERS[kind]] for i, kind in places}
+    rules, at = [], 25
+    for own in numbers.values():
+        size = 17 + 8 * len(own)
+        rules.append(f"ARGV[1]:sub({at}, {at + size - 1}), take")
+        at += size
+    words = {
+        "WHOLE": "<i8i8i8" + "".join("B" + "i8" * (2 + len(own)) for own in numbers.values()),
+        "NUMBERS": ", ".join(
+            f"kind_{i}, tag_{i}, tick_{i}, {', '.join(own)}" for i, own in numbers.items()
+        ),
+        "REPLY": "<" + "i8" * (1 + 3 * len(kinds)),
+        "WORDS": ", ".join(f"a_{i}, b_{i}, c_{i}" for i, _ in places),
+        "RULES": ", ".join(rules),
+    }
+    main = _EACH.sub(
+        lambda each: "".join(_placed(each[1], i, kind, numbers[i]) for i, kind in places), main
+    )
+    for word, meaning in words.items():
+        main = main.replace(word, meaning)
+    return _decide(tuple(sorted(set(kinds))), head, main)
+
+
+def _placed(text: str, place: int, kind: str, numbers: list[str]) -> str:
+    """What is done for each limit, for the one in this place."""
+    own = ", ".join(numbers)
+    fresh = f"{kind}_fresh(now_{place}, {own})" if kind in FRESH else "0, 0, 0"
+    words = {"keys[_i]": f"keys[{place}]", "FRESH_i": fresh, "TAKE_i": f"{kind}_take",
+             "OWN_i": own, "_i": f"_{place}"}  # fmt: skip
+    for word, meaning in words.items():
+        text = text.replace(word, meaning)
+    return text
+
+
+def _decide(kinds: tuple[str, ...], top: str = "", before: str = "") -> str:
     """Takes come first, for the short way; all the rest is defined only where it is reached."""
     head, main = _headed(_read("decide"))
     first, rest, takes, rows = [], [], [], []
@@ -98,7 +141,7 @@ def _decide(kinds: tuple[str, ...]) -> str:
     }
     for word, meaning in words.items():
         main = main.replace(word, meaning, 1)
-    return head + _included("".join(first) + main)
+    return (top or head) + _included("".join(first) + before + main)
 
 
 def _dispatch(number: int, kind: str, form: str) -> str:

@@ -21,6 +21,7 @@ __all__ = [
     "prepared",
     "script_of",
     "slot_key_of",
+    "spelt",
     "unpacked",
 ]
 
@@ -96,6 +97,30 @@ def prepared(script: Script, args: Sequence[bytes], keys: int = 1) -> Callable[.
         return b"%b%b%b" % (start, b"\r\n$".join(words), end)
 
     return pack if keys == 1 else pack_all
+
+
+def spelt(
+    script: Script, args: Sequence[bytes], ends: Sequence[tuple[bytes, bytes]]
+) -> Callable[[bytes], bytes]:
+    """A function to the packed call of a script from that which its keys have in common.
+
+    Each key is that between two ends; those of all keys are as long as those of the first.
+    """
+    count, size = len(ends), sum(map(len, ends[0]))
+    start = b"*%d\r\n%b" % (len(args) + 3 + count, _head(script, count))
+    words = [b"$%%d\r\n%b%%b%b\r\n" % (_plain(begin), _plain(end)) for begin, end in ends]
+    last = b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in args)
+    form = _plain(start) + b"".join(words) + _plain(last)
+
+    def pack(key: bytes) -> bytes:
+        return form % ((size + len(key), key) * count)
+
+    return pack
+
+
+def _plain(text: bytes) -> bytes:
+    """A text as a form writes it."""
+    return text.replace(b"%", b"%%")
 
 
 def _head(script: Script, keys: int) -> bytes:
