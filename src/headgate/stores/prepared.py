@@ -97,7 +97,7 @@ class AsyncHits(Takes):
         try:
             sent = self._begin(key, cost, partial) if self._begin is not None else None
             if sent is not None:  # the way's own hit, without its frame
-                decision = self._way.read((await sent)[0], key, cost)
+                decision = self._way.read(await sent, key, cost)
             if decision is None:
                 decision = await self._way.hit(key, cost, partial=partial)
         except StoreUnavailable as error:

@@ -10,16 +10,11 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .answers import OUTCOME
 from .link.calls import AnyCall, Call, Raw, unpacked
+from .link.gathering import LONG, MOST, SIZE
 
-__all__ = ["LONG", "MOST", "merged", "merging", "split"]
+__all__ = ["merged", "merging", "split"]
 
-MOST = 256
-"""Takes in one call: a script stops the whole server while it runs."""
-SIZE = OUTCOME.size
-LONG = -3
-"""What a script says that cannot answer the short way."""
 Places = list[list[int]]
 """For each call that is sent, which of the original calls it stands for, in reply order."""
 

@@ -21,7 +21,7 @@ from . import codec
 from .answers import answered, granted_together, own_rule, taken
 from .change import converted, healing, unreadable
 from .link.calls import Call, Command, Flow
-from .merge import LONG
+from .link.gathering import LONG
 from .naming import Names
 from .scripts import script
 

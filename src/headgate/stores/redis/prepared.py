@@ -19,6 +19,7 @@ from .answers import BODY, OUTCOME, WHOLE, answered, granted_together, own_rule,
 from .change import unreadable
 from .kinds import SPREAD
 from .link.calls import Call, Flow, prepared, spelt
+from .link.gathering import Way
 from .merge import merging
 from .plan import FAR
 from .scripts import script
@@ -263,20 +264,38 @@ class Prepared(Takes):
 class AsyncPrepared(Takes):
     """For tasks; takes of one moment travel together."""
 
-    def begin(self, key: Key, cost: int, partial: bool) -> Awaitable[list[Any]] | None:
-        """Send a take, whose replies are to be awaited; None if it must be said at length."""
+    def __init__(self, store: RedisStore, space: str, limits: Sequence[Limit]) -> None:
+        super().__init__(store, space, limits)
+        self._ways: dict[int, Way] = {}
+
+    def begin(self, key: Key, cost: int, partial: bool) -> Awaitable[Any] | None:
+        """Send a take, whose reply is to be awaited; None if it must be said at length."""
         if cost.__class__ is int and 0 < cost < FAR and not partial and self.ready():
+            if self.single:
+                name = self._names[0](key)
+                if not self.store.plan.odd or name not in self.store.plan.odd:
+                    way = self._ways.get(cost) or self._way(cost)
+                    sent = self.store.alink.take(way, name)
+                    if sent is not None:
+                        return sent
             call = self.call(key, cost)
             if self._alike(call.keys):
-                return self.store.alink.soon(call)
+                return self._first(self.store.alink.soon(call))
         return None
+
+    def _way(self, cost: int) -> Way:
+        way = Way(self._script, self.arguments(cost))
+        _remember(self._ways, cost, way)
+        return way
+
+    async def _first(self, sent: Awaitable[list[Any]]) -> Any:
+        return (await sent)[0]
 
     async def hit(self, key: Key = "", cost: int = 1, *, partial: bool = False) -> Decision:
         """Take `cost` or be refused; with `partial`, take what is there. Never sleeps."""
         sent = self.begin(key, cost, partial)
         if sent is not None:
-            [reply] = await sent
-            decision = self.read(reply, key, cost)
+            decision = self.read(await sent, key, cost)
             if decision is not None:
                 return decision
         return joined(tuple(await self.store.decide_async(self.asks(key, cost, partial))))

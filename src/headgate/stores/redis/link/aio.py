@@ -6,11 +6,13 @@ import asyncio
 import os
 import weakref
 from collections.abc import Awaitable, Sequence
+from threading import get_ident
 from typing import Any, TypeVar
 
 from ....errors import StoreError, StoreUnavailable
 from .calls import AnyCall, Flow, Raw, slot_key_of
 from .coalesce import Merge
+from .gathering import Way
 from .hub import Hub
 from .routes import Node, Routes, routes_to
 from .target import Target
@@ -44,6 +46,7 @@ class AsyncLink:
         self.merge = merge
         self.closed = False
         self._hubs: dict[asyncio.AbstractEventLoop, Hub] = {}
+        self._latest: Hub | None = None
         _links.add(self)
 
     async def run(self, flow: Flow[T], budget: float | None = None) -> T:
@@ -78,14 +81,31 @@ class AsyncLink:
 
     def soon(self, call: AnyCall) -> Awaitable[list[Any]]:
         """The same for one call, without a step of its own once the server was met."""
-        hub = self._hubs.get(asyncio.get_running_loop())
-        if hub is None or not hub.met:
+        hub = self._met()
+        if hub is None:
             return self.ask([call])
         return self._submit(hub, (call,), hub.loop.time() + self.budget)
+
+    def take(self, way: Way, name: bytes) -> Awaitable[Any] | None:
+        """The reply to one take, or an exception in its place; None if it must go as a call."""
+        hub = self._met()
+        if hub is None or self.merge is None:
+            return None
+        return hub.home(None).lane.take(way, name, hub.loop.time() + self.budget)
+
+    def _met(self) -> Hub | None:
+        """What this loop has, if it has met the server."""
+        hub = self._latest
+        # The loop that runs in this thread, as far as it says so itself: asking asyncio for it is
+        # a call of the system's in Python 3.11.
+        if hub is None or getattr(hub.loop, "_thread_id", None) != get_ident():
+            hub = self._latest = self._hubs.get(asyncio.get_running_loop())
+        return hub if hub is not None and hub.met else None
 
     async def close(self) -> None:
         """Close the connections of this loop; those of others close with their loops."""
         self.closed = True
+        self._latest = None
         hub = self._hubs.pop(asyncio.get_running_loop(), None)
         if hub is not None:
             hub.close()
@@ -145,7 +165,7 @@ def _after_fork() -> None:
     """In a child: the parent's loops and connections are left alone, and never used."""
     for link in list(_links):
         _parents.append(link._hubs)
-        link._hubs = {}
+        link._hubs, link._latest = {}, None
         link.routes.reset()
 
 

@@ -15,6 +15,7 @@ from ....errors import StoreUnavailable
 from .calls import AnyCall
 from .channel import Channel
 from .exchange import Answer, Renew, Steps, Trip, exchange
+from .gathering import Takes, Way
 from .wire import broken, late
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ Drive: TypeAlias = Callable[[Steps, Any, float], Coroutine[Any, Any, list[Any]]]
 _STOPPED = ConnectionError("the event loop stopped")
 ENOUGH = 22
 """Calls that are sent without waiting for the others of the same turn."""
+TOGETHER = 0.001
+"""Seconds between the first and the last of takes that share one deadline, the first one's."""
 FLYING = 4
 """Batches of a lane on their way at once: more only make each smaller, fewer make calls wait."""
 
@@ -55,9 +58,12 @@ class Lane:
         self.node = node
         self.merge: Merge | None = None
         self.channel: Channel | None = None
-        self._queue: list[Entry] = []
-        self._open: deque[Entry] = deque()
+        self._queue: list[Entry | Takes] = []
+        self._open: deque[Entry | Takes] = deque()
+        self._takes: Takes | None = None
+        """Takes that have not left yet."""
         self._timer: asyncio.TimerHandle | None = None
+        self._gathered = 0
         self._flying = 0
         self._soon = False
         self._tasks: set[asyncio.Task[None]] = set()
@@ -65,21 +71,44 @@ class Lane:
     def submit(self, calls: Sequence[AnyCall], deadline: float) -> asyncio.Future[list[Any]]:
         """The future of the replies; an exception stands for each call that failed."""
         entry = Entry(calls, self._loop.create_future(), deadline)
+        self._enter(entry)
+        self._came()
+        return entry.future
+
+    def take(self, way: Way, name: bytes, deadline: float) -> asyncio.Future[Any]:
+        """The future of the reply to one take, or of the exception that stands for it."""
+        future: asyncio.Future[Any] = self._loop.create_future()
+        takes = self._takes
+        if takes is None or deadline > takes.deadline + TOGETHER:
+            takes = self._takes = Takes(deadline)
+            self._enter(takes)
+        takes.add(way, name, future)
+        self._came()
+        return future
+
+    def _enter(self, entry: Entry | Takes) -> None:
         self._queue.append(entry)
         self._open.append(entry)
         if self._timer is None:
-            self._timer = self._loop.call_at(deadline, self._expire)
+            self._timer = self._loop.call_at(entry.deadline, self._expire)
+
+    def _came(self) -> None:
+        """One more waits to be sent."""
+        self._gathered += 1
         if self._flying < FLYING:
-            if len(self._queue) >= ENOUGH:
+            if self._gathered >= ENOUGH:
                 self._flush()  # so that the server works while the rest of the tasks ask
             elif not self._soon:
                 self._soon = True
                 self._loop.call_soon(self._flush)
-        return entry.future
 
     def _flush(self) -> None:
         """Send what has gathered."""
         self._soon = False
+        self._takes, self._gathered = None, 0
+        for entry in self._queue:
+            if entry.__class__ is Takes:
+                entry.leave()
         # A task that was cancelled before its call left has asked nothing.
         batch = [entry for entry in self._queue if not entry.future.done()]
         self._queue = []
@@ -125,6 +154,9 @@ class Lane:
                 if now < entry.deadline:
                     break
                 sent = not any(entry is waiting for waiting in self._queue)
+                if entry.__class__ is Takes and not sent:
+                    entry.leave()
+                    self._takes = None if entry is self._takes else self._takes
                 entry.future.set_result([late(self._shown, sent=sent)] * len(entry.calls))
             self._open.popleft()
         if self._open:
@@ -136,7 +168,7 @@ class _Flight:
 
     __slots__ = ("_batch", "_deadline", "_lane", "_split", "_steps")
 
-    def __init__(self, lane: Lane, batch: list[Entry]) -> None:
+    def __init__(self, lane: Lane, batch: Sequence[Entry | Takes]) -> None:
         self._lane = lane
         self._batch = batch
         self._split: Callable[[list[Any]], list[Any]] | None = None
@@ -146,7 +178,7 @@ class _Flight:
         self._deadline = deadline
         lane = self._lane
         calls: Sequence[AnyCall] = [call for entry in self._batch for call in entry.calls]
-        if lane.merge is not None and len(calls) > 1:
+        if lane.merge is not None and len(calls) > 1 and len(self._batch) > 1:
             calls, self._split = lane.merge(list(calls))
         self._steps = exchange(lane.routes, calls)
         step = next(self._steps)
@@ -187,9 +219,9 @@ class _Flight:
             self.fail(error)
             return
         at = 0
-        for calls, future, _ in self._batch:
-            count = len(calls)
-            if not future.done():  # else cancelled, or told that it is late
-                future.set_result(replies[at : at + count])
+        for entry in self._batch:
+            count = len(entry.calls)
+            if not entry.future.done():  # else cancelled, or told that it is late
+                entry.future.set_result(replies[at : at + count])
             at += count
         self._lane.landed()

@@ -63,25 +63,36 @@ for i, key in ipairs(KEYS) do
     tag, tick, PARAMETERS = struct.unpack('FORMAT', row.rule, 2)
     now = (micros - micros % tick) / tick
   end
-  local state = KIND_open(values[i] or nil, tag, PARAMETERS)
-  KIND_roll(state, now)
   local count = ARGV[2] and struct.unpack('<I4', ARGV[2], 4 * i - 3) or 1
-  for n = 1, count do
-    local wait = KIND_fits(state, now, cost)
-    if wait == 0 then
-      KIND_put(state, now, cost)
-    end
-    local a, b, c = KIND_view(state, now, cost)
-    local reply = struct.pack('<i8i8i8i8i8', wait, a, b, c, now)
-    if wait < 0 then -- and so are all that follow
-      replies[#replies + 1] = reply:rep(count - n + 1)
-      break
-    end
-    replies[#replies + 1] = reply
+  local body, wait, a, b, c, lives
+  if count == 1 and values[i] and not row then
+    body, wait, a, b, c, lives = KIND_hit(values[i], now, cost, tag, PARAMETERS)
   end
-  if state.changed then
-    local body, lives = KIND_close(state)
-    value_write(key, row or VALUE_PLAIN, body or '', lives * tick, micros, slack)
+  if body then
+    replies[#replies + 1] = struct.pack('<i8i8i8i8i8', wait, a, b, c, now)
+    lives = lives * tick
+    lives = math.min(100000000000000, (lives - lives % 1000) / 1000 + 2 + slack)
+    call('SET', key, body, 'PX', lives)
+  else
+    local state = KIND_open(values[i] or nil, tag, PARAMETERS)
+    KIND_roll(state, now)
+    for n = 1, count do
+      wait = KIND_fits(state, now, cost)
+      if wait == 0 then
+        KIND_put(state, now, cost)
+      end
+      a, b, c = KIND_view(state, now, cost)
+      local reply = struct.pack('<i8i8i8i8i8', wait, a, b, c, now)
+      if wait < 0 then -- and so are all that follow
+        replies[#replies + 1] = reply:rep(count - n + 1)
+        break
+      end
+      replies[#replies + 1] = reply
+    end
+    if state.changed then
+      body, lives = KIND_close(state)
+      value_write(key, row or VALUE_PLAIN, body or '', lives * tick, micros, slack)
+    end
   end
 end
 local row = rows[1]
