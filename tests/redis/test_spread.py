@@ -28,7 +28,7 @@ ANSWER = struct.Struct("<5q")
 
 MAIN = """
 local body, steps, at, out = ARGV[2], ARGV[3], 1, {}
-local _, tag, tick, p1, p2, p3 = struct.unpack('<Bi8i8' .. ('i8'):rep((#ARGV[1] - 17) / 8), ARGV[1])
+local _, tag, tick, p1, p2, p3 = struct.unpack('<Bdd' .. ('d'):rep((#ARGV[1] - 17) / 8), ARGV[1])
 while at <= #steps do
   local op, now, cost, more, token, wait, lives
   op, now, cost, more, at = struct.unpack('<i8i8i8i8', steps, at)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from struct import unpack
 
 import pytest
 
@@ -106,8 +107,7 @@ def test_every_kind_has_its_number_and_its_parameters() -> None:
         blob = codec.blob(rule, NOW)
         assert blob[0] == number
         assert len(blob) == 17 + 8 * len(PARAMETERS[kind])
-        assert int.from_bytes(blob[1:9], "little") == codec.shape_tag(rule)
-        assert int.from_bytes(blob[9:17], "little") == rule.tick
+        assert unpack("<2d", blob[1:17]) == (codec.shape_tag(rule), rule.tick)
 
 
 def test_a_leaky_bucket_that_does_not_queue_is_a_bucket() -> None:
@@ -120,7 +120,7 @@ def test_a_calendars_window_is_that_of_the_time_it_is_asked_for() -> None:
     for hours in (0, 1, 24, 48):
         at = NOW + hours * 3_600_000_000
         blob = codec.blob(rule, at)
-        begin, finish = (int.from_bytes(blob[n : n + 8], "little") for n in (25, 33))
+        begin, finish = unpack("<2d", blob[25:41])
         assert begin <= at // rule.tick < finish
         windows.add((begin, finish))
     assert len(windows) == 3
@@ -207,8 +207,7 @@ def test_an_ask_is_six_numbers_and_a_token() -> None:
     ask = Ask("settle", Limit.parse("5/minute"), cost=3, token=2**64 + 1, ttl=4, at=5, max_wait=6)
     packed = codec.op_blob(ask)
     assert len(packed) == 64
-    numbers = [int.from_bytes(packed[n : n + 8], "little", signed=True) for n in range(0, 48, 8)]
-    assert numbers == [6, 3, 6, -1, 4, 5]
+    assert unpack("<6d", packed[:48]) == (6, 3, 6, -1, 4, 5)
     assert packed[48:] == codec.token_bytes(2**64 + 1)
 
 

@@ -63,8 +63,8 @@ def _take(kind: str) -> str:
     parameters = PARAMETERS[kind]
     words = {
         "KIND": kind,
-        "FORMAT": "<" + "i8" * (2 + len(parameters)),
-        "WHOLE": "<" + "i8" * (6 + len(parameters)),
+        "FORMAT": "<" + "d" * (2 + len(parameters)),
+        "WHOLE": "<" + "d" * (6 + len(parameters)),
         "PARAMETERS": ", ".join(parameters),
         "FRESH": f"{kind}_fresh(now, {', '.join(parameters)})" if kind in FRESH else "0, 0, 0, 0",
         "OUTSIDE": "now < begin or now >= finish" if kind == "calendar" else "false",
@@ -87,7 +87,7 @@ def _together(kinds: tuple[str, ...]) -> str:
         rules.append(f"ARGV[1]:sub({at}, {at + size - 1}), take")
         at += size
     words = {
-        "WHOLE": "<i8i8i8" + "".join("B" + "i8" * (2 + len(own)) for own in numbers.values()),
+        "WHOLE": "<ddd" + "".join("B" + "d" * (2 + len(own)) for own in numbers.values()),
         "NUMBERS": ", ".join(
             f"kind_{i}, tag_{i}, tick_{i}, {', '.join(own)}" for i, own in numbers.items()
         ),
@@ -120,7 +120,7 @@ def _decide(kinds: tuple[str, ...], top: str = "", before: str = "") -> str:
     first, rest, takes, rows = [], [], [], []
     for kind in kinds:
         number, parameters = KINDS.index(kind) + 1, len(PARAMETERS[kind])
-        form = "<" + "i8" * parameters
+        form = "<" + "d" * parameters
         if kind in SPREAD:
             rest.append(_bare(_read(kind)))
             names = SPREADS + HELD if kind == "permits" else SPREADS
@@ -135,7 +135,7 @@ def _decide(kinds: tuple[str, ...], top: str = "", before: str = "") -> str:
     low = " or ".join(f"kind == {KINDS.index(kind) + 1}" for kind in kinds if kind in FRESH)
     words = {
         # A kept bucket is one that starts low.
-        "STARTS_LOW": f"(({low}) and unpack('<i8', rule, 58) > 0)" if low else "false",
+        "STARTS_LOW": f"(({low}) and unpack('<d', rule, 58) > 0)" if low else "false",
         "TAKES\n": "".join(takes),
         "KERNELS\n": "".join(rest) + "local KERNELS = {\n" + "".join(rows) + "}\n",
     }
@@ -147,7 +147,7 @@ def _decide(kinds: tuple[str, ...], top: str = "", before: str = "") -> str:
 def _dispatch(number: int, kind: str, form: str) -> str:
     inside = ""
     if kind == "calendar":
-        inside = " and now >= unpack('<i8', rule, 26) and now < unpack('<i8', rule, 34)"
+        inside = " and now >= unpack('<d', rule, 26) and now < unpack('<d', rule, 34)"
     return (
         f"  if kind == {number}{inside} then\n    wait, a, b, c, lives ="
         f" {kind}_take(a, b, c, now, cost, max_wait, unpack('{form}', rule, 18))\n  end\n"

@@ -1,8 +1,8 @@
 -- decide: answer asks in order; takes pass together or not at all.
 -- KEYS     one for each ask; the same key may come again
--- ARGV[1]  '<i8i8' now in us (-1: the server's time), slack: ms that a state outlives its reset
--- ARGV     then for each ask its rule (kind; '<i8' each: tag, tick, the kernel's parameters) and
---          its op: '<i8' each: number, cost, longest wait (us), least, ttl (us), at (us); token
+-- ARGV[1]  '<dd' now in us (-1: the server's time), slack: ms that a state outlives its reset
+-- ARGV     then for each ask its rule (kind; '<d' each: tag, tick, the kernel's parameters) and
+--          its op: '<d' each: number, cost, longest wait (us), least, ttl (us), at (us); token
 -- reply    for each ask '<i8i8i8i8i8' wait in ticks (-1: refused), three words of state or view,
 --          now in ticks; '<i8i8' fence of a permit (0: none), cost decided on; then the text of
 --          the key's own limit, if it has one
@@ -13,7 +13,7 @@
 --          {-4, i, text}       ask i's key has an own limit whose kernel is not here
 -- All is worked out on Lua values first; what has changed is written at the end.
 
-local call, micros, slack = redis.call, struct.unpack('<i8i8', ARGV[1])
+local call, micros, slack = redis.call, struct.unpack('<dd', ARGV[1])
 if micros < 0 then
   local time = call('TIME')
   micros = time[1] * 1000000 + time[2]
@@ -24,8 +24,8 @@ local unpack, pack, keys, args = struct.unpack, struct.pack, KEYS, ARGV
 local replies, values, bodies, short, refused, count = {}, {}, {}, true, false, #keys
 for i = 1, count do
   local key, rule = keys[i], args[2 * i]
-  local op, cost, max_wait, least, ttl = unpack('<i8i8i8i8i8', args[2 * i + 1])
-  local kind, tag, tick = unpack('<Bi8i8', rule)
+  local op, cost, max_wait, least, ttl = unpack('<ddddd', args[2 * i + 1])
+  local kind, tag, tick = unpack('<Bdd', rule)
   local value, shape, now = call('GET', key), tag, micros
   local a, b, c, before, wait, lives = 0, 0, 0, 0
   if value and #value == 25 then
@@ -86,7 +86,7 @@ local cells, asks, partial = {}, {}, false
 for i, key in ipairs(KEYS) do
   local ask, rule = { key = key }, ARGV[2 * i]
   ask.op, ask.cost, ask.max_wait, ask.least, ask.ttl, ask.at, ask.token
-    = struct.unpack('<i8i8i8i8i8i8c16', ARGV[2 * i + 1])
+    = struct.unpack('<ddddddc16', ARGV[2 * i + 1])
   local cell = cells[key]
   if not cell then
     local value = call('GET', key)
@@ -95,7 +95,7 @@ for i, key in ipairs(KEYS) do
     cells[key], cells[#cells + 1] = cell, cell
   end
   rule = cell.rule or rule
-  local kind, tag, tick = struct.unpack('<Bi8i8', rule)
+  local kind, tag, tick = struct.unpack('<Bdd', rule)
   local kernel = KERNELS[kind]
   if not kernel then
     return { -4, i, cell.text }
@@ -103,7 +103,7 @@ for i, key in ipairs(KEYS) do
   ask.rule, ask.kernel, ask.tick, ask.cell = rule, kernel, tick, cell
   ask.now = (micros - micros % tick) / tick
   if kind == 7 then
-    local begin, finish = struct.unpack('<i8i8', rule, 26)
+    local begin, finish = struct.unpack('<dd', rule, 26)
     if ask.now < begin or ask.now >= finish then
       return cell.rule and { -1, i, micros, cell.value } or { -1, i, micros }
     end

@@ -46,7 +46,7 @@ for i, key in ipairs(KEYS) do
       if KEYS[2] then
         return { -3, i } -- the reply has no place for its text
       end
-      shape = struct.unpack('<i8', row.rule, 2)
+      shape = struct.unpack('<d', row.rule, 2)
     end
     if row.body ~= '' and struct.unpack('<I4', row.body) ~= shape then
       return { -2, i, value }

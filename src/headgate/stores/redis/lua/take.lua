@@ -1,6 +1,6 @@
 -- take: a cost of one limit for one key, or for many keys that stand alone.
 -- KEYS     different keys of one limit
--- ARGV[1]  the rule: kind, '<i8' each: tag, tick, the kernel's parameters; then '<i8' each: cost
+-- ARGV[1]  the rule: kind, '<d' each: tag, tick, the kernel's parameters; then '<d' each: cost
 --          (from 1 on), the longest wait in us, now in us (-1: the server's time), slack: ms that
 --          a state outlives its reset
 -- ARGV[2]  optional, '<I4' for each key: how many takes of this cost
@@ -94,7 +94,7 @@ for i, key in ipairs(KEYS) do
   values[i] = value
 end
 
-local replies, patience = {}, (struct.unpack('<i8', ARGV[1], #ARGV[1] - 23))
+local replies, patience = {}, (struct.unpack('<d', ARGV[1], #ARGV[1] - 23))
 for i, key in ipairs(KEYS) do
   local value, row, _ = values[i], rows[i]
   local a, b, c, before, wait, lives, ends

@@ -1,6 +1,6 @@
 -- together: takes of one cost on different keys, of limits known beforehand; all pass or none.
 -- KEYS     one for each limit, all different
--- ARGV[1]  '<i8i8i8' now in us (-1: the server's time), slack (ms), cost; then the rules
+-- ARGV[1]  '<ddd' now in us (-1: the server's time), slack (ms), cost; then the rules
 -- reply    if all pass at once: '<i8' now in us, and three words for each; else as decide does,
 --          which follows: these are its arguments in fewer words
 -- What stands between `each` and `end` is written out for each limit, with its place for `_i`.
@@ -43,5 +43,5 @@ do
     return pack('REPLY', micros, WORDS)
   end
 end
-local take = struct.pack('<i8c8i8i8i8i8i8i8', 1, ARGV[1]:sub(17, 24), 0, -1, 0, 0, 0, 0)
+local take = struct.pack('<dc8dddddd', 1, ARGV[1]:sub(17, 24), 0, -1, 0, 0, 0, 0)
 local ARGV = { ARGV[1], RULES }
