@@ -18,7 +18,7 @@ from link_tools import EACH, INCR, LONG, asking, client_id, counting, echo, incr
 
 from headgate.errors import StoreError, StoreUnavailable
 from headgate.stores.redis.link import AsyncLink, Call, Command, Target, read_address
-from servers import Server
+from servers import Server, free_port
 
 HANG = 2.0
 
@@ -337,3 +337,21 @@ def test_fork(server: Server) -> None:
         assert await id_of() == mine
 
     asyncio.run(work())
+
+
+def test_a_loop_ends_soon_though_nobody_answers() -> None:
+    """`wait_for` may swallow a cancellation; dialling must end all the same."""
+
+    async def work(turn: int) -> None:
+        place = ("127.0.0.1", free_port())
+        links = [AsyncLink(Target("single", (place,), shown="nobody")) for _ in range(3)]
+        for link in links:
+            for _ in range(3):
+                [reply] = await link.ask([echo(b"a")])
+                assert isinstance(reply, StoreUnavailable)
+        await asyncio.sleep(0.01 * (turn % 10))
+
+    start = time.monotonic()
+    for turn in range(40):
+        asyncio.run(work(turn))
+    assert time.monotonic() - start < 25  # one that is not cancelled dials for 30 s

@@ -145,6 +145,9 @@ class Hub:
                     return
                 except StoreError as error:
                     home.down = error
+                    task = asyncio.current_task()
+                    if task is not None and task.cancelling():
+                        return  # `wait_for` of Python 3.11 may swallow a cancellation
                 finally:
                     self._wake(home)
                 link.routes.renewed()  # it may be somewhere else by now
