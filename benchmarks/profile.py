@@ -7,6 +7,7 @@ what headgate itself does: find the key, decide, write, and make the Decision.
 
 import argparse
 import gc
+import multiprocessing
 import time
 from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
@@ -17,13 +18,16 @@ from time import perf_counter_ns
 from benchmarks.keys import HOT_KEY
 from benchmarks.loops import by_truth, dict_updates, without_key
 from benchmarks.report import table
+from benchmarks.rss import resident_bytes
 from benchmarks.scenarios import CORE
-from headgate import Decision, Limiter, compiled
+from headgate import Decision, Limiter, ManualClock, compiled
 
 _CALLS = 20_000
 _KEYS = 100_000
 _BATCH = 10_000
 _PLENTY = 1_000_000_000
+_LOG = 500
+_USERS = 10_000
 
 Timed = Callable[[], float]
 
@@ -192,6 +196,35 @@ def batch(algorithm: str, rounds: int) -> None:
     )
 
 
+def _log_bytes(in_turn: bool) -> float:
+    """Memory of one user whose log of 500 calls is full, in a process of its own."""
+    clock = ManualClock(1_000_000)
+    limiter = Limiter(f"{_LOG}/day sliding-log", clock=clock)
+    users = [f"user:{number}" for number in range(_USERS)]
+    before = resident_bytes()
+    if in_turn:
+        for _ in range(_LOG):
+            clock.advance(1)
+            limiter.hit_many(users)
+    else:
+        for user in users:
+            for _ in range(_LOG):
+                limiter.hit(user)
+                clock.advance(0.007)
+    assert not limiter.hit(users[-1])
+    return (resident_bytes() - before) / _USERS
+
+
+def full_log() -> None:
+    """What a full log takes, by the order in which users call."""
+    rows = []
+    for name, in_turn in (("users one after the other", False), ("users in turn", True)):
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            rows.append((name, f"{pool.apply(_log_bytes, (in_turn,)):,.0f}"))
+    print(f"\nA full log of {_LOG} calls, {_USERS:,} users\n")
+    print(*table(("filled", "bytes a user"), rows, left=1), sep="\n")
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Profile the algorithms that the command line names."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.profile", description=__doc__)
@@ -207,6 +240,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         hot_key(algorithm, 5, options.rounds)
         many_keys(algorithm, options.rounds)
         batch(algorithm, options.rounds)
+    full_log()
 
 
 if __name__ == "__main__":
