@@ -13,6 +13,7 @@ from .callers import errands_done
 from .flows import run, run_async
 from .gating.base import GateBase
 from .gating.entries import AsyncEntry, Entry
+from .gating.many import Each, many_now, many_soon
 from .gating.permit import AsyncPermit, Permit
 from .verdict import AsyncVerdict, Refused, Verdict
 
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     from .facts import Facts
 
 __all__ = [
-    "AsyncEntry", "AsyncGate", "AsyncPermit", "AsyncVerdict", "Entry", "Gate", "Permit", "Refused",
-    "Verdict",
+    "AsyncEntry", "AsyncGate", "AsyncPermit", "AsyncVerdict", "Each", "Entry", "Gate", "Permit",
+    "Refused", "Verdict",
 ]  # fmt: skip
 
 
@@ -38,6 +39,13 @@ class Gate(GateBase):
     coloured = False
 
     check = GateBase.check_now
+
+    def check_many(self, calls: Sequence[Facts | Each]) -> list[Verdict]:
+        """Independent verdicts on several calls, in order, from one call to the store.
+
+        None waits, whatever the rules say. `Each` says more of a call than its facts.
+        """
+        return many_now(self, calls)
 
     def enter(
         self, resource: str | Facts, *, args: Sequence[Any] | dict[str, Any] = (), **known: Any
@@ -68,6 +76,10 @@ class AsyncGate(GateBase):
     coloured = True
 
     check = GateBase.check_soon
+
+    async def check_many(self, calls: Sequence[Facts | Each]) -> list[AsyncVerdict]:
+        """Independent verdicts on several calls, in order, from one call to the store."""
+        return await many_soon(self, calls)
 
     def enter(
         self, resource: str | Facts, *, args: Sequence[Any] | dict[str, Any] = (), **known: Any

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from .decision import Decision, JointDecision
 from .limit import Limit
 
-__all__ = ["FORMATS", "Part", "each", "header_pairs", "policy_name", "retry_seconds"]
+__all__ = ["FORMATS", "Part", "alone", "each", "header_pairs", "policy_name", "retry_seconds"]
 
 Pairs = list[tuple[str, str]]
 
@@ -25,6 +25,7 @@ LARGEST = 10**15 - 1
 MOST = 16
 """So many limits are told at most: proxies drop a response whose headers are too long."""
 KEPT = 4096
+STRUCTURED = ("draft-11", "draft-10")
 BUCKETS = ("token-bucket", "gcra", "leaky-bucket")
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
@@ -41,7 +42,7 @@ class Part(NamedTuple):
 class Policy:
     """What is told of a limit under a name, and does not change from call to call."""
 
-    __slots__ = ("item", "quota", "start", "timed", "window")
+    __slots__ = ("item", "quota", "raw", "start", "timed", "window")
 
     def __init__(self, name: str, limit: Limit) -> None:
         quoted = '"' + policy_name(name).replace("\\", "\\\\").replace('"', '\\"') + '"'
@@ -57,6 +58,8 @@ class Policy:
             self.item += ';qu="content-bytes"'
         if self.window:
             self.item += f";w={self.window}"
+        self.raw = b"ratelimit-policy", self.item.encode()
+        """The header that tells of this policy alone, as bytes."""
 
 
 def header_pairs(
@@ -79,6 +82,24 @@ def header_pairs(
     if not allowed and retry_after != INFINITY:
         pairs.append(("Retry-After", str(retry_seconds(retry_after))))
     return pairs
+
+
+def alone(name: str, decision: Decision, form: str) -> list[tuple[bytes, bytes]] | None:
+    """The headers of a call that passed one rule, as bytes; None if there is more to say.
+
+    Nearly every response has these. So this is `_structured` once more for them alone: what
+    there are several functions and properties for is done in one go.
+    """
+    if form not in STRUCTURED or isinstance(decision, JointDecision):
+        return None
+    source = decision._source
+    policy = _policy(name, source.limit)
+    left, _, reset = decision._look()
+    state = f"{policy.start}{left if left < LARGEST else LARGEST}"
+    if policy.timed and reset >= 0:
+        wait = -(-reset // source.per_second)
+        state = f"{state};t={policy.window if wait > policy.window > 0 else wait}"
+    return [policy.raw, (b"ratelimit", state.encode())]
 
 
 def retry_seconds(retry_after: float) -> int:

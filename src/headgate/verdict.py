@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .decision import Decision, Seen, decided
 from .errors import LimitExceeded
+from .headers import Part, alone, header_pairs
 from .limit import Limit
 
 if TYPE_CHECKING:
     from .gating.permit import AsyncPermit, Permit
-    from .headers import Part
     from .keys import Key
     from .rules.model import Otherwise
 
@@ -67,8 +67,6 @@ class Verdict:
     @property
     def decisions(self) -> tuple[Part, ...]:
         """The name and the decision of every rule that applied, those in shadow too."""
-        from .headers import Part
-
         pairs = zip(self._bounds, self._answers, strict=True)
         return tuple(Part(bound.rule.name, answer) for bound, answer in pairs)
 
@@ -121,14 +119,22 @@ class Verdict:
 
     def headers(self, format: str | None = None) -> list[tuple[str, str]]:  # noqa: A002 # its name
         """The headers of the response, in the format that the rules or the caller choose."""
-        from .headers import header_pairs
-
         return header_pairs(
             self._told(),
             allowed=self.allowed,
             retry_after=self.retry_after,
             format=format or self._format,
         )
+
+    def raw_headers(self) -> list[tuple[bytes, bytes]]:
+        """The same as bytes, the names in lower case: what ASGI calls headers."""
+        if self.allowed and len(self._bounds) == 1:  # by far the most frequent
+            rule, answer = self._bounds[0].rule, self._answers[0]
+            if not rule.rule.shadow:
+                pairs = alone(rule.name, answer, self._format)
+                if pairs is not None:
+                    return pairs
+        return [(name.lower().encode(), value.encode()) for name, value in self.headers()]
 
     def _told(self) -> list[tuple[str, Decision]]:
         """What may be told: rules in shadow are not to be seen from outside."""

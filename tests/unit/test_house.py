@@ -46,6 +46,10 @@ MAY_IMPORT = {
         ("gate", "gating"), VALUES | FRONT | {"gating", "rules", "stores", "verdict", "workers"}
     ),
     "integrations": VALUES | FRONT | {"gate", "gating", "integrations", "rules", "verdict"},
+    "compat": VALUES | FRONT | {"gate", "gating", "integrations", "rules", "stores", "verdict"},
+    "telemetry": VALUES | {"telemetry", "verdict"},
+    "service": VALUES | FRONT
+    | {"dashboard", "gate", "gating", "rules", "service", "stores", "telemetry", "verdict"},
     "_form": set(),
     "_native": set(),
     "testing": None,

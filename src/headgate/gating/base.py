@@ -13,6 +13,7 @@ from .desk import Desk
 from .guard import Guarded
 from .keeper import Keeper
 from .permit import ASYNC_NOTHING, NOTHING
+from .watched import Watch, watched
 
 if TYPE_CHECKING:
     from ..clock import Clock
@@ -78,7 +79,10 @@ class GateBase(Keeper):
         if not bounds:
             return self._unasked(facts, matched, Verdict)
         call = self.asks(facts, matched, Verdict)
-        return self._told(facts, run(call.steps(None, coloured=False), self.store))
+        steps = call.steps(None, coloured=False)
+        if self._desk.watch is not None:
+            steps = watched(steps, self._desk.watch)
+        return self._told(facts, run(steps, self.store))
 
     async def check_soon(self, facts: Facts) -> AsyncVerdict:
         """Say whether a call may go ahead, and take what it costs.
@@ -107,6 +111,8 @@ class GateBase(Keeper):
 
             loop = asyncio.get_running_loop()
         steps: Any = call.steps(loop, coloured=True)
+        if self._desk.watch is not None:
+            steps = watched(steps, self._desk.watch)
         verdict: AsyncVerdict = await run_async(steps, self.store)
         self._told(facts, verdict)
         return verdict
@@ -161,6 +167,14 @@ class GateBase(Keeper):
             except Exception:  # who watches must not break what is watched
                 continue
         return verdict
+
+    def watched_by(self, watch: Watch | None) -> None:
+        """Tell somebody how long the store takes and what is held; None: nobody any more."""
+        if watch is not None and self._desk.watch not in (None, watch):
+            raise ValueError(f"{self!r} is watched by somebody already")
+        self._desk.watch = watch
+        self._book = self._book.anew()  # what is prepared has a watch built in, or none
+        self.open()
 
     # -- faces
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -115,4 +116,17 @@ class Book:
             quick = store.quick_async if self._coloured else store.quick
             options = {"on_error": plan.on_error} if plan.on_error else {}
             way = quick(self._desk.name, plan.limits, **options)
-        return None if way is None else way.hit
+        if way is None:
+            return None
+        watch = self._desk.watch
+        if watch is None or not watch.times:
+            return way.hit
+        from .watched import timed, timed_async
+
+        return (timed_async if self._coloured and store.blocking else timed)(way.hit, watch)
+
+    def anew(self) -> Book:
+        """The same rules, with nothing prepared yet."""
+        book = copy.copy(self)
+        book.ways, book.patient, book._plans = {}, {}, {}
+        return book

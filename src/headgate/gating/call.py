@@ -35,12 +35,14 @@ class Call:
 
     __slots__ = (
         "_book", "_coloured", "_desk", "_facts", "_granted", "_kind", "_loop", "_noticed",
-        "_undo", "_wait", "asks", "bounds", "ends", "plans", "signs",
+        "_undo", "_wait", "asks", "bounds", "ends", "patient", "plans", "signs",
     )  # fmt: skip
 
     def __init__(
         self, desk: Desk, book: Book, facts: Facts, matched: Matched, kind: type[Verdict]
     ) -> None:
+        self.patient = True
+        """Whether to wait where the rules say so."""
         self._desk = desk
         self._book = book
         self._facts = facts
@@ -78,14 +80,17 @@ class Call:
                 )  # fmt: skip
             self.ends.append((first, len(asks)))
             self._undo = self._undo or plan.failures
+        self._fill_signs(room)
+        self._undo = self._undo or token > 0
+
+    def _fill_signs(self, room: int) -> None:
         for place, plan in enumerate(self.plans):
             if plan.busy is not None:
-                self.signs[place] = len(asks)
-                asks.append(
-                    Ask("check", plan.busy.limit, plan.busy.key, 1, desk.name, room=room,
+                self.signs[place] = len(self.asks)
+                self.asks.append(
+                    Ask("check", plan.busy.limit, plan.busy.key, 1, self._desk.name, room=room,
                         on_error=plan.on_error)
                 )  # fmt: skip
-        self._undo = self._undo or token > 0
 
     # -- the flow
 
@@ -101,11 +106,11 @@ class Call:
     def _steps(self) -> Flow[Verdict]:
         if not self.asks:
             return self._judged((), [])
-        straight = self._straight()
+        straight = self._straight() if self.patient else 0.0
         if straight:
             return (yield from self._waiting(straight, None))
         queueing = False
-        if any(plan.wait for plan in self.plans) and self._takes(()):
+        if self.patient and any(plan.wait for plan in self.plans) and self._takes(()):
             queueing = self._desk.queueing(self._line(()).line)
         if queueing:  # whoever may wait does not overtake those who do
             looks = [ask._replace(op="check") for ask in self.asks]
@@ -119,7 +124,7 @@ class Call:
         if not refusing:
             waits = [plan.wait for plan in self.plans if plan.wait and not plan.shadow]
         timeout = min(waits)
-        if timeout <= 0:
+        if timeout <= 0 or not self.patient:
             return self._judged(answers, refusing)
         return (yield from self._waiting(timeout, answers))
 

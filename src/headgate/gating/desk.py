@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ..keys import Key
     from ..limit import Limit
     from ..stores.base import Store
+    from .watched import Watch
 
 __all__ = ["Back", "Desk", "Patience", "Together", "Wait", "undone"]
 
@@ -51,6 +52,8 @@ class Desk(Front):
         self.store = store
         blocks = store.blocking
         self._room = room
+        self.watch: Watch | None = None
+        """Who is told how long the store takes, and what is held."""
         self._share = 1.0  # whoever is over the line is refused
         self._lines = queues_of(store) if blocks else lines_of(store)
         with _making:

@@ -30,6 +30,8 @@ class Keeper:
     store: Store
     _desk: Desk
     _book: Book
+    snapshot: Any
+    """The rules in force, ready to be matched."""
 
     def __init__(self, functions: Mapping[str, Callable[..., Any]] | None) -> None:
         self._functions = dict(functions or {})
@@ -84,6 +86,7 @@ class Keeper:
 
             snapshot = Snapshot(rules)
         self._book = Book(self._desk, snapshot, rules, self.coloured)
+        self.snapshot = snapshot
         self.open()
         self._updates += 1
         self._last_error = ""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from ..heart import Beat, Heart
     from .desk import Desk
+    from .watched import Watch
 
 __all__ = ["ASYNC_NOTHING", "NOTHING", "AsyncPermit", "Held", "Permit"]
 
@@ -28,7 +29,7 @@ class Held:
 
     __slots__ = (
         "__weakref__", "_beat", "_counted", "_desk", "_heart", "_number", "_open", "_permits",
-        "_process",
+        "_process", "_watch",
     )  # fmt: skip
 
     def __init__(
@@ -45,11 +46,17 @@ class Held:
         self._beat: Beat | None = None
         self._number = 0
         self._process = os.getpid() if permits else 0
+        self._watch: Watch | None = None
 
     def keep(self, loop: AbstractEventLoop | None) -> None:
         """Have leased permits renewed for as long as they are held."""
         desk = self._desk
-        if desk is not None and desk.lease and self._permits:
+        if desk is None or not self._permits:
+            return
+        if desk.watch is not None:
+            self._watch = desk.watch
+            self._watch.held(self._permits, 1)
+        if desk.lease:
             store: object = desk.store
             self._heart = heart_of(store, loop)  # type: ignore[arg-type] # it blocks
             self._number, self._beat = self._heart.keep(self, self._permits, desk.lease)
@@ -76,6 +83,8 @@ class Held:
             self._open.pop()
         except IndexError:
             return []
+        if self._watch is not None:
+            self._watch.held(self._permits, -1)
         if self._heart is not None:
             self._heart.drop(self._number)
         back = [ask._replace(op="release", ttl=0, max_wait=0) for ask in self._permits]
@@ -83,6 +92,12 @@ class Held:
             asks = [ask for ask, _ in self._counted]
             back += given_back(asks, joined(tuple(answer for _, answer in self._counted)))
         return back
+
+    def _reopen(self) -> None:
+        """It could not be given back, and may still be held."""
+        if self._watch is not None:
+            self._watch.held(self._permits, 1)
+        self._open.append(True)
 
     def __del__(self) -> None:
         # Whoever forgets to give back must not keep a place for ever. On a store that blocks the
@@ -93,6 +108,8 @@ class Held:
         with contextlib.suppress(Exception):
             if self._heart is not None:
                 self._heart.drop(self._number)
+                if self._watch is not None:
+                    self._watch.held(self._permits, -1)
             elif desk is not None and not desk.store.blocking:
                 desk.give(self._left("failure"), "")
 
@@ -117,7 +134,7 @@ class Permit(Held):
         try:
             return all(desk.give(asks, ""))
         except Exception:
-            self._open.append(True)  # it may still be held
+            self._reopen()
             raise
         except BaseException:  # interrupted; a permit that came back does not do so twice
             permits = [ask for ask in asks if ask.op == "release"]
@@ -143,7 +160,7 @@ class AsyncPermit(Held):
                 return all(await shielded(desk.give_later(asks, "")))
             return all(desk.give(asks, ""))
         except Exception:
-            self._open.append(True)  # it may still be held
+            self._reopen()
             raise
 
 

@@ -64,6 +64,16 @@ class EnvoyHit(NamedTuple):
         """What is to be asked of the store."""
         return Bound(self.rule.compiled, self.key, self.rule.compiled.limits, cost)
 
+    def matched(self) -> Matched:
+        """What the rule says of the call."""
+        rule = self.rule
+        own = rule.compiled.rule
+        if rule.limit is not None:
+            return Matched((self.bound(),))
+        if rule.unlimited:
+            return Matched((), exempt=own)
+        return Matched((), shadowed=(own,)) if rule.shadow_mode else Matched((), denied=own)
+
 
 class Beginnings:
     """Values of one key that end in `*`: found by their lengths, however many there are."""
@@ -196,15 +206,7 @@ class EnvoySnapshot:
     def match(self, facts: Facts) -> Matched:
         """What the rules say of a call that is one descriptor: `facts.entries`."""
         hit = self.find(facts.domain, facts.entries)
-        if hit is None:
-            return NOTHING
-        rule = hit.rule
-        own = rule.compiled.rule
-        if rule.limit is not None:
-            return Matched((hit.bound(),))
-        if rule.unlimited:
-            return Matched((), exempt=own)
-        return Matched((), shadowed=(own,)) if rule.shadow_mode else Matched((), denied=own)
+        return NOTHING if hit is None else hit.matched()
 
 
 def read_envoy(text: str, name: str = "ratelimit.yaml") -> EnvoySnapshot:
