@@ -25,7 +25,27 @@ PAGES = sorted([*ROOT.glob("README*.md"), *(ROOT / "docs").rglob("*.md")])
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 OUTCOMES: dict[str, Any] = {
+    "aiohttp_app": [
+        "ann, guess: 401",
+        "ann, secret: 200",
+        "ann, guess: 401",
+        "ann, secret: 429",
+        "bob, secret: 200",
+        "cups: 3 left",
+        "a second feed: 503",
+    ],
     "daily_check_in": [True, False, True, False],
+    "database_guard": {
+        "reports": 8,
+        "at once": 2,
+        "writes": ["written", "written", "written", "refused by rule writes"],
+    },
+    "django_app": {
+        "look": [200] * 3,
+        "login": [200] * 5,
+        "guess": [401] * 3 + [429] * 2,
+        "order": [201, 429, 201],
+    },
     "evenly_spread_api": {
         "50/10s token-bucket initial 0, ten at once": [5] * 10,
         "50/10s even, ten at once": [1] * 10,
@@ -36,7 +56,29 @@ OUTCOMES: dict[str, Any] = {
         "bad": ["declined", "declined", "paid", "declined", *["blocked for 24 h"] * 2],
         "guesses": ["declined"] * 3,
     },
+    "fastapi_app": {
+        "login": [200] * 4 + [401, 401, 429],
+        "orders": [200, 200, 200, 429],
+        "export": [200, 429, 200],
+    },
     "flash_sale": (0, 100),
+    "flask_app": {
+        "look": [200] * 3,
+        "login": [200] * 5,
+        "guess": [401] * 3 + [429] * 2,
+        "order": [201, 429, 201],
+        "export": [200, 503, 200],
+        "health": [200] * 3,
+    },
+    "grpc_server": [
+        "ann: OK",
+        "ann: OK",
+        "ann: RESOURCE_EXHAUSTED, again in 90 s",
+        "bob: OK",
+        "a second stream: UNAVAILABLE",
+        "the first: 3 cups, 2 cups",
+        "a third: 3 plates, 2 plates",
+    ],
     "hourly_and_minutely": {minute: 0 if 50 <= minute < 60 else 10 for minute in range(62)},
     "llm_quota": [
         "estimated 4500, cost 2500, left 7500",
@@ -58,6 +100,7 @@ OUTCOMES: dict[str, Any] = {
     ],
     "paced_calls": [(page, place / 5) for place, page in enumerate([0, 1, 9, 2, 3, 4, 5, 6, 7, 8])],
     "plans": {"ann": 10, "bob": 100, "guest": 2, "ann, upgraded": 90, "guest, helped": 3},
+    "queue_worker": [(order, order / 5) for order in range(10)],
     "redis_api": {"ann": [200, 200, 200, 429, 429], "bob": [200] * 6 + [429]},
     "workers": {"memory": 400, "zone": 100},
     "zone_top": [

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..addresses import Trusted
+from ..answers import too_large
 from ..limit import Limit
 from ..problems import Replace, refusal_body
 from ..rules.model import KeyPart, Rule, RuleSet
@@ -25,6 +26,7 @@ __all__ = [
     "Finder",
     "gate_of",
     "known_of",
+    "pause_of",
     "refusal",
     "rules_of",
     "succeeded",
@@ -46,11 +48,15 @@ class Answer(NamedTuple):
 
 
 def rules_of(
-    limits: Sequence[str | Limit], key: str | Sequence[str] = "ip", name: str = "default"
+    limits: Sequence[str | Limit],
+    key: str | Sequence[str] = "ip",
+    name: str = "default",
+    **words: Any,
 ) -> RuleSet:
     """One rule for all calls, from limits as text: the start that needs no file.
 
-    key   what to count by: `ip`, `user`, `header:X-Tenant`, ..., or several of them
+    key    what to count by: `ip`, `user`, `header:X-Tenant`, ..., or several of them
+    words  what else the rule says, as for Rule
     """
     parts = []
     for text in (key,) if isinstance(key, str) else key:
@@ -60,7 +66,7 @@ def rules_of(
         parts.append(KeyPart(source, rest))
     made = [limit if isinstance(limit, Limit) else Limit.parse(limit) for limit in limits]
     named = tuple(limit.named(f"{name}#{place}") for place, limit in enumerate(made))
-    return RuleSet(rules=(Rule(name=name, key=tuple(parts), limits=named),))
+    return RuleSet(rules=(Rule(name=name, key=tuple(parts), limits=named, **words),))
 
 
 def gate_of(
@@ -71,17 +77,23 @@ def gate_of(
     gate: Any = None,
     key: str | Sequence[str] = "ip",
     store: Any = None,
+    words: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Any:
-    """The gate of an adapter: one that exists, or one for a rules file or for limits as text."""
+    """The gate of an adapter: one that exists, or one for a rules file or for limits as text.
+
+    words   what else the rule of those limits says, such as `wait`
+    """
     given = [
         word for word, value in (("limits", limits), ("rules", rules), ("gate", gate)) if value
     ]
     if len(given) != 1:
         said = " and ".join(given) or "none of them"
         raise TypeError(f"give limits as text, or rules=, or gate=, one of the three; not {said}")
+    if words and not limits:
+        raise TypeError(f"{', '.join(words)}: that is for limits as text; rules say it themselves")
     if gate is None:
-        return kind(rules if rules else rules_of(limits, key), store, **options)
+        return kind(rules if rules else rules_of(limits, key, **words or {}), store, **options)
     if not isinstance(gate, kind):
         raise TypeError(f"this adapter needs an {kind.__name__}, not a {type(gate).__name__}")
     if store is not None or options:
@@ -123,6 +135,19 @@ def trusted_of(trusted: Trusted | Sequence[str] | str | None) -> Trusted | None:
 def succeeded(status: int) -> str:
     """How a call ended, by the status of its response: an error of either side is a failure."""
     return "failure" if status >= 400 else "success"
+
+
+def pause_of(verdict: Verdict, poll: float) -> float | None:
+    """Seconds until a refused call should ask again; None if that would never help.
+
+    When a permit comes back nobody knows, so for those it is `poll` at most.
+    """
+    decision = verdict.decision
+    assert decision is not None  # a refusal has one
+    if not verdict.decisions or too_large(decision):  # on a deny list, or above the capacity
+        return None
+    wait = verdict.retry_after
+    return min(wait, poll) if decision.limit.algorithm == "concurrency" else wait
 
 
 def refusal(

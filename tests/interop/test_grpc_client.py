@@ -1,0 +1,445 @@
+"""gRPC clients with limits, against a real server: all four kinds of calls, threads and tasks."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+from collections.abc import AsyncIterator, Iterator
+from concurrent import futures
+from typing import Any
+
+import grpc
+import pytest
+from outgoing_tools import START, eventually, walking
+
+from headgate import AsyncGate, AsyncLimiter, Gate, LimitExceeded, ManualClock, Refused
+from headgate.integrations.grpc_client import (
+    AskedToWait,
+    AsyncRateLimitInterceptors,
+    RateLimitInterceptor,
+)
+from servers import Server, free_port
+
+KINDS = ("unary_unary", "unary_stream", "stream_unary", "stream_stream")
+
+
+class Provider:
+    """A server whose methods are named after their kinds; a message says what to do.
+
+    ok         well
+    slow       the second half waits for `go`
+    exhausted  RESOURCE_EXHAUSTED with the trailing metadata of the rest: "exhausted retry-after=5"
+    """
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.go = threading.Event()
+        self.server = grpc.server(futures.ThreadPoolExecutor(8))
+        plain = {
+            kind: getattr(grpc, f"{kind}_rpc_method_handler")(getattr(self, kind)) for kind in KINDS
+        }
+        handler = grpc.method_handlers_generic_handler("provider.Api", plain)
+        self.server.add_generic_rpc_handlers((handler,))
+        self.port = self.server.add_insecure_port("127.0.0.1:0")
+        self.server.start()
+
+    @property
+    def target(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def done(self, kind: str, messages: list[bytes], context: Any) -> bytes:
+        self.calls.append(kind)
+        first, *words = messages[0].decode().split()
+        if first == "slow":
+            self.go.wait(10)
+        if first == "exhausted":
+            context.set_trailing_metadata([tuple(word.split("=")) for word in words])
+            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too much")
+        return b"done"
+
+    def unary_unary(self, message: bytes, context: Any) -> bytes:
+        return self.done("unary_unary", [message], context)
+
+    def unary_stream(self, message: bytes, context: Any) -> Iterator[bytes]:
+        yield b"first"
+        yield self.done("unary_stream", [message], context)
+
+    def stream_unary(self, messages: Iterator[bytes], context: Any) -> bytes:
+        return self.done("stream_unary", list(messages), context)
+
+    def stream_stream(self, messages: Iterator[bytes], context: Any) -> Iterator[bytes]:
+        yield b"first"
+        yield self.done("stream_stream", list(messages), context)
+
+    def close(self) -> None:
+        self.go.set()
+        self.server.stop(None).wait()
+
+
+@pytest.fixture
+def provider() -> Iterator[Provider]:
+    started = Provider()
+    yield started
+    started.close()
+
+
+@pytest.fixture(scope="module")
+def redis() -> Iterator[Server]:
+    with Server() as server:
+        yield server
+
+
+class Client:
+    """A channel with an interceptor; by the names of its methods."""
+
+    def __init__(self, provider: Provider, *limits: str, **options: Any) -> None:
+        self.interceptor = RateLimitInterceptor(*limits, **{"wait": 0, **options})
+        self.plain = grpc.insecure_channel(provider.target)
+        self.channel = grpc.intercept_channel(self.plain, self.interceptor)
+
+    def method(self, kind: str) -> Any:
+        return getattr(self.channel, kind)(f"/provider.Api/{kind}")
+
+    def start(self, kind: str, message: str = "ok", **options: Any) -> Any:
+        """A call that has begun: a future, or a stream of replies."""
+        given = message.encode()
+        request = iter([given]) if kind.startswith("stream") else given
+        method = self.method(kind)
+        return (method.future if kind.endswith("unary") else method)(request, **options)
+
+    def call(self, kind: str, message: str = "ok", **options: Any) -> Any:
+        given = message.encode()
+        request = iter([given]) if kind.startswith("stream") else given
+        reply = self.method(kind)(request, **options)
+        return reply if kind.endswith("unary") else list(reply)[-1]
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.plain.close()
+        self.interceptor.close()
+
+
+every_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+@every_kind
+def test_a_limit(provider: Provider, kind: str) -> None:
+    with Client(provider, "2/minute first-hit") as client:
+        assert [client.call(kind) for _ in range(2)] == [b"done"] * 2
+        with pytest.raises(LimitExceeded):
+            client.call(kind)
+        with pytest.raises(LimitExceeded):
+            client.start(kind).result()
+    assert provider.calls == [kind] * 2
+
+
+@every_kind
+def test_a_permit_is_held_until_the_call_ends(provider: Provider, kind: str) -> None:
+    with Client(provider, "1 concurrent", wait=5) as client:
+
+        def free() -> bool:
+            return bool(client.interceptor.outgoing.limiter.peek(""))
+
+        for ending in ("read", "cancelled", "late", "failed"):
+            provider.go.clear()
+            timeout = 0.05 if ending == "late" else None
+            message = "exhausted" if ending == "failed" else "slow"
+            call = client.start(kind, message, timeout=timeout)
+            if ending in ("read", "cancelled"):
+                assert not free()
+            if ending == "read":
+                provider.go.set()
+                assert call.result() if kind.endswith("unary") else list(call)
+            elif ending == "cancelled":
+                call.cancel()
+            else:
+                with pytest.raises(grpc.RpcError):
+                    call.result() if kind.endswith("unary") else list(call)
+            eventually(free)
+            provider.go.set()
+        assert client.call(kind) == b"done"
+
+
+@pytest.mark.parametrize("kind", ["unary_stream", "stream_stream"])
+def test_a_stream_that_is_dropped_gives_back(provider: Provider, kind: str) -> None:
+    with Client(provider, "1 concurrent") as client:
+        call = client.start(kind, "slow")
+        assert next(call) == b"first"
+        with pytest.raises(LimitExceeded):
+            list(client.start(kind))
+        del call
+        gc.collect()
+        eventually(lambda: client.interceptor.outgoing.limiter.peek(""))
+
+
+def test_a_reply_that_another_interceptor_has_at_hand(provider: Provider) -> None:
+    class Cached(grpc.aio.UnaryUnaryClientInterceptor):  # type: ignore[misc] # grpc has no types
+        async def intercept_unary_unary(self, go_on: Any, details: Any, request: Any) -> Any:
+            return b"cached"
+
+    async def main() -> None:
+        interceptors = AsyncRateLimitInterceptors("1 concurrent", wait=0)
+        async with grpc.aio.insecure_channel(
+            provider.target, interceptors=[*interceptors, Cached()]
+        ) as channel:
+            for _ in range(2):
+                assert await channel.unary_unary("/provider.Api/unary_unary")(b"ok") == b"cached"
+
+    asyncio.run(main())
+
+
+@every_kind
+def test_the_server_is_listened_to(provider: Provider, kind: str) -> None:
+    clock = ManualClock(START)
+    with Client(provider, wait=10, jitter=0, clock=clock) as client:
+        for word, wait in (("retry-after=7", 7), ("grpc-retry-pushback-ms=1500", 1.5)):
+            before = clock.now()
+            with pytest.raises(grpc.RpcError):
+                client.call(kind, f"exhausted {word}")
+            eventually(lambda: len(client.interceptor.outgoing.asks))
+            with walking(clock):
+                client.call(kind)
+            assert clock.now() == before + wait
+        with pytest.raises(grpc.RpcError):
+            client.call(kind, "exhausted retry-after=60")
+        eventually(lambda: len(client.interceptor.outgoing.asks))
+        with pytest.raises(AskedToWait, match="Retry-After: 60"):
+            client.call(kind)
+
+
+def test_retry_info(provider: Provider) -> None:
+    kind = b"type.googleapis.com/google.rpc.RetryInfo"
+    info = b"\x0a\x02\x08\x63"  # 99 s
+    detail = b"\x0a" + bytes([len(kind)]) + kind + b"\x12" + bytes([len(info)]) + info
+    status = b"\x08\x08\x1a" + bytes([len(detail)]) + detail
+
+    def exhausted(message: bytes, context: Any) -> bytes:
+        context.set_trailing_metadata([("grpc-status-details-bin", status)])
+        context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too much")
+        return b""
+
+    method = {"call": grpc.unary_unary_rpc_method_handler(exhausted)}
+    server = grpc.server(futures.ThreadPoolExecutor(1))
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("a.B", method),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as plain:
+        channel = grpc.intercept_channel(plain, RateLimitInterceptor(resource="b", wait=1))
+        with pytest.raises(grpc.RpcError):
+            channel.unary_unary("/a.B/call")(b"")
+        with pytest.raises(AskedToWait, match=r"'b' asked us to wait \('google.rpc.RetryInfo: 99"):
+            channel.unary_unary("/a.B/call")(b"")
+    server.stop(None).wait()
+
+
+RULES = """
+{"version": 1, "rules": [
+  {"name": "failing", "match": {"path": "/provider.Api/unary_unary", "header": {"x-tenant": "*"},
+   "resource": "api", "host": "api.example"}, "key": ["header:x-tenant"],
+   "limit": "1/minute first-hit", "count": "failures"}]}
+"""
+BLUE = (("x-tenant", "blue"),)
+
+
+def test_a_gate(provider: Provider) -> None:
+    gate = Gate(RULES)
+    with Client(provider, gate=gate, resource="api", host="api.example") as client:
+        for _ in range(3):
+            client.call("unary_unary", metadata=BLUE)
+        cancelled = client.start("unary_unary", "slow", metadata=BLUE)
+        cancelled.cancel()
+        with pytest.raises(grpc.FutureCancelledError):
+            cancelled.result()
+        client.call("unary_stream", metadata=BLUE)
+    other = Client(provider, rules=RULES, resource="api", host="api.example")
+    with other as client:
+        with pytest.raises(grpc.RpcError):
+            client.call("unary_unary", "exhausted", metadata=BLUE)
+        with pytest.raises(Refused, match="failing"):
+            client.call("unary_unary", metadata=BLUE)
+        client.call("unary_unary", metadata=(("x-tenant", "red"),))
+
+
+def test_metered(provider: Provider) -> None:
+    with Client(
+        provider, "1000/hour first-hit",
+        cost=lambda call: len(call.message or b"x" * 50), settle=len,
+    ) as client:  # fmt: skip
+        limiter = client.interceptor.outgoing.limiter
+        left = []
+        for kind in KINDS:
+            before = limiter.peek("").remaining
+            client.call(kind, "x" * 100)
+            left.append(before - limiter.peek("").remaining)
+        assert left == [4, 100, 4, 50]  # of a stream nobody knows, so the estimate stays
+        before = limiter.peek("").remaining
+        with pytest.raises(grpc.RpcError):
+            client.call("unary_unary", "exhausted")
+        assert limiter.peek("").remaining == before
+
+
+def test_a_server_that_is_not_there_gives_back() -> None:
+    interceptor = RateLimitInterceptor("1 concurrent", wait=0)
+    with grpc.insecure_channel(f"127.0.0.1:{free_port()}") as plain:
+        channel = grpc.intercept_channel(plain, interceptor)
+        for _ in range(2):
+            with pytest.raises(grpc.RpcError):
+                channel.unary_unary("/a.B/call")(b"", timeout=1)
+
+
+# -- tasks
+
+
+class Tasks:
+    """The same for tasks."""
+
+    def __init__(self, provider: Provider, *limits: str, **options: Any) -> None:
+        self.interceptors = AsyncRateLimitInterceptors(*limits, **{"wait": 0, **options})
+        self.channel = grpc.aio.insecure_channel(provider.target, interceptors=self.interceptors)
+
+    def start(self, kind: str, message: str = "ok", **options: Any) -> Any:
+        given = message.encode()
+
+        async def several() -> AsyncIterator[bytes]:
+            yield given
+
+        method = getattr(self.channel, kind)(f"/provider.Api/{kind}")
+        return method(several() if kind.startswith("stream") else given, **options)
+
+    async def call(self, kind: str, message: str = "ok", **options: Any) -> Any:
+        call = self.start(kind, message, **options)
+        return await ended(kind, call)
+
+    async def __aenter__(self) -> Tasks:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.channel.close()
+        await self.interceptors.close()
+
+
+async def ended(kind: str, call: Any) -> Any:
+    return await call if kind.endswith("unary") else [reply async for reply in call][-1]
+
+
+@every_kind
+@pytest.mark.parametrize("far", [False, True])
+def test_tasks(provider: Provider, redis: Server, kind: str, far: bool) -> None:
+    async def main() -> None:
+        store = f"{redis.url}?budget=10s" if far else None
+        name = f"tasks {kind}"
+        async with Tasks(
+            provider, "1 concurrent", "3/hour first-hit", store=store, name=name
+        ) as client:
+            for _ in range(3):  # what one gives back the next one has
+                assert await client.call(kind) == b"done"
+            with pytest.raises(LimitExceeded):
+                await client.call(kind)
+
+    asyncio.run(main())
+    assert provider.calls == [kind] * 3
+
+
+@every_kind
+def test_tasks_hold_until_the_call_ends(provider: Provider, kind: str) -> None:
+    async def main() -> None:
+        async with Tasks(provider, "1 concurrent") as client:
+            outgoing = client.interceptors.outgoing
+
+            async def until(free: bool) -> None:
+                for _ in range(500):
+                    if bool(await outgoing.limiter.peek("")) is free:
+                        return
+                    await asyncio.sleep(0.005)
+                raise AssertionError("it is still held" if free else "it was not taken")
+
+            for ending in ("read", "cancelled", "late", "failed"):
+                provider.go.clear()
+                timeout = 0.05 if ending == "late" else None
+                message = "exhausted" if ending == "failed" else "slow"
+                call = client.start(kind, message, timeout=timeout)
+                if ending in ("read", "cancelled"):
+                    await until(free=False)
+                    with pytest.raises(LimitExceeded):
+                        await client.call(kind)
+                if ending == "read":
+                    provider.go.set()
+                    assert await ended(kind, call) == b"done"
+                elif ending == "cancelled":
+                    call.cancel()
+                else:
+                    with pytest.raises(grpc.RpcError):
+                        await ended(kind, call)
+                await until(free=True)
+                provider.go.set()
+            assert await client.call(kind) == b"done"
+
+    asyncio.run(main())
+
+
+def test_tasks_listen_to_the_server(provider: Provider) -> None:
+    async def main() -> None:
+        clock = ManualClock(START)
+        async with Tasks(provider, jitter=0, clock=clock) as client:
+            with pytest.raises(grpc.RpcError):
+                await client.call("unary_unary", "exhausted retry-after=7")
+            with pytest.raises(AskedToWait):
+                await client.call("stream_stream")  # they count together
+            clock.advance(7)
+            await client.call("stream_stream")
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("far", [False, True])
+def test_cancelled_tasks_leak_nothing(provider: Provider, redis: Server, far: bool) -> None:
+    async def main() -> None:
+        store = f"{redis.url}?budget=10s" if far else None
+        limiter = AsyncLimiter("3 concurrent", name="cancelled", store=store)
+        async with Tasks(provider, limiter=limiter, wait=10) as client:
+            for delay in (0.0, 0.001, 0.005, 0.02):
+                tasks = [
+                    asyncio.create_task(client.call(kind, "slow")) for kind in KINDS for _ in "12"
+                ]
+                await asyncio.sleep(delay)
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+            provider.go.set()
+            # A stream that was cancelled as it began is ended by gRPC when it is collected.
+            del tasks, task
+            gc.collect()
+            await asyncio.gather(*(client.call(kind) for kind in KINDS for _ in "12"))
+            for _ in range(100):
+                if (await limiter.peek("")).remaining == 3:
+                    break
+                await asyncio.sleep(0.02)
+            assert (await limiter.peek("")).remaining == 3
+        await limiter.close()
+
+    asyncio.run(main())
+
+
+def test_a_gate_and_a_meter_for_tasks(provider: Provider) -> None:
+    async def main() -> None:
+        gate = AsyncGate(RULES)
+        async with Tasks(
+            provider, gate=gate, resource="api", host="api.example",
+            failed=lambda code: code is grpc.StatusCode.OK,
+        ) as client:  # fmt: skip
+            await client.call("unary_unary", metadata=BLUE)
+            with pytest.raises(Refused):
+                await client.call("unary_unary", metadata=BLUE)
+        await gate.close()
+        async with Tasks(provider, "1000/hour first-hit", cost=100, settle=len) as client:
+            limiter = client.interceptors.outgoing.limiter
+            await client.call("unary_unary")
+            await client.call("unary_stream")
+            while client.interceptors.outgoing.leaving:
+                await asyncio.sleep(0.001)
+            assert (await limiter.peek("")).remaining == 1000 - 4 - 100
+
+    asyncio.run(main())
