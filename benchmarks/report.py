@@ -112,6 +112,34 @@ def _user_cells(row: Row) -> list[str]:
     ]
 
 
+def _added_cells(row: Row) -> list[str]:
+    """What a limit adds to a call, ours and in the last column others'."""
+    if not row.runs:
+        return [*_names(row), row.problem or "not measured", "", "", ""]
+    ours = row.best()
+    others = [name for name in row.runs[0] if name.endswith(" adds")]
+    told = [f"{name} {row.best(name):,.0f} ({ours / row.best(name):.2f} x)" for name in others]
+    return [
+        *_names(row),
+        f"{ours:,.0f}" + _wrong(row),
+        f"{row.times():.0f}",
+        f"{row.best('bare_ns'):,.0f}",
+        "; ".join(told),
+    ]
+
+
+def _rule_cells(row: Row) -> list[str]:
+    if not row.runs:
+        return [*_names(row), row.problem or "not measured", "", "", ""]
+    return [
+        *_names(row),
+        f"{row.best('yardstick_ns'):,.0f}",
+        f"{row.best():,.0f}",
+        f"{row.times():.2f}",
+        f"{row.best('held') / 1e6:.1f}",
+    ]
+
+
 def size(count: float) -> str:
     """Bytes as one reads them."""
     return f"{count / 1e6:,.0f} MB" if count < 1e9 else f"{count / 1e9:.2f} GB"
@@ -133,6 +161,12 @@ def _scenario(name: str, results: Results) -> Iterator[str]:
     elif name == "users":
         head = ["limit", "library", "bytes/user", "a million", "on paper", "users measured"]
         yield from table(head, [_user_cells(row) for row in rows])
+    elif name == "asgi":
+        head = ["algorithm", "library", "adds, ns", scenario.yardstick, "without, ns", "others"]
+        yield from table(head, [_added_cells(row) for row in rows])
+    elif name == "rules":
+        head = ["rules differ by", "library", "10, ns", "10,000, ns", scenario.yardstick, "MB"]
+        yield from table(head, [_rule_cells(row) for row in rows])
     elif scenario.only:
         head = ["algorithm", "library", "ns", "beside, ns", scenario.yardstick, "in each round"]
         yield from table(head, [_pair_cells(row) for row in rows])

@@ -61,6 +61,11 @@ class Row:
         for name in ("told_ns", "hot_ns"):
             if name in self.runs[0]:
                 summary[name] = round(self.best(name), 1)
+        for name in self.runs[0]:
+            if name.endswith(" adds"):
+                summary[f"{name}_ns"] = round(self.best(name), 1)
+        if "held" in self.runs[0]:
+            summary["bytes"] = round(self.best("held"))
         if "bound" in self.runs[0]:
             summary["excess"] = round(max(run["excess"] for run in self.runs), 1)
             summary["bound"] = self.runs[0]["bound"]

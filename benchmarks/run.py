@@ -120,6 +120,17 @@ def redis_versions() -> dict[str, str | None]:
     return {"redis-py": client, "redis-server": redis_server.version()}
 
 
+def web_versions() -> dict[str, str | None]:
+    """Which frameworks, and limiters for them, the scenario `asgi` ran on."""
+    found: dict[str, str | None] = {}
+    for name in ("slowapi", "fastapi-limiter", "fastapi", "starlette"):
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = None
+    return found
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run what the command line asks for."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.run", description=__doc__)
@@ -161,7 +172,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         record = {
             "quick": options.quick,
             "machine": machine(),
-            "versions": {entry.name: entry.version for entry in ENTRIES} | redis_versions(),
+            "versions": {entry.name: entry.version for entry in ENTRIES}
+            | redis_versions()
+            | web_versions(),
             "missing": missing,
             "yardsticks_ns": yardsticks,
             "dict_bytes_per_key": dict_bytes and round(dict_bytes, 1),

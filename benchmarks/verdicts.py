@@ -8,6 +8,7 @@ from benchmarks.rows import Results, Row
 from benchmarks.scenarios import CORE
 from benchmarks.scenarios.users import LOADS, MILLION
 from benchmarks.verdict import Verdict, verdict
+from benchmarks.web_verdicts import judge_web
 
 _COMPILED, _PURE = "headgate", "headgate-pure"
 _FORMS = (_COMPILED, _PURE)
@@ -163,6 +164,7 @@ def judge(results: Results, imports: Mapping[str, ImportCost]) -> list[Verdict]:
         *_against_yardsticks(results),
         *_two_processes(results),
         *_users(results),
+        *judge_web(results, _FORMS),
         *judge_redis(results),
         *_against_rivals(results, _COMPILED),
         *_against_rivals(results, _PURE),

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks import far
+from benchmarks import asgi, far
 from benchmarks.rivals import BY_NAME, Rival
 from benchmarks.scenarios import (
     batch,
@@ -12,6 +12,7 @@ from benchmarks.scenarios import (
     redis_inside,
     redis_near,
     redis_speed,
+    rules,
     speed,
     threads,
     users,
@@ -43,8 +44,13 @@ class Scenario:
     far: str = ""
     """The way of asking a Redis that it is about; none if everything is in memory."""
 
+    ways: Collection[str] = ()
+    """What it measures in place of algorithms, if it is about something else."""
+
     def offers(self, name: str, rival: Rival) -> Mapping[str, Any]:
         """The algorithms of a rival that it can measure, each with its factory."""
+        if self.ways:
+            return dict.fromkeys(self.ways)
         return far.table(name, self.far) if self.far else rival.ALGORITHMS
 
     def covers(self, rival: str, algorithm: str) -> bool:
@@ -128,6 +134,22 @@ SCENARIOS = {
         rounds=1,
         only=_OURS,
         algorithms=users.ALGORITHMS,
+    ),
+    "asgi": Scenario(
+        "what a limit adds to a call of an ASGI application, beside what others add",
+        asgi.added,
+        rounds=2,
+        yardstick="clock reads",
+        only=_OURS,
+        ways=asgi.ALGORITHMS,
+    ),
+    "rules": Scenario(
+        "a match among 10,000 rules, beside one among 10",
+        rules.matching,
+        rounds=1,
+        yardstick="of 10",
+        only=_COMPILED,
+        ways=rules.WAYS,
     ),
     "redis-sync": Scenario(
         "Redis, one thread, beside redis-py's evalsha of a script that does nothing",

