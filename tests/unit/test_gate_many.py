@@ -143,3 +143,13 @@ def test_tasks_give_permits_back() -> None:
         await gate.close()
 
     asyncio.run(main())
+
+
+def test_hooks_do_not_hear_of_looks_and_refunds() -> None:
+    gate = gate_of(rule("api", "5/minute"))
+    heard: list[bool] = []
+    gate.on_verdict.append(lambda _, verdict: heard.append(verdict.allowed))
+    gate.check_many([Each(Facts(), op="check"), Each(Facts(), op="refund")])
+    assert heard == []
+    gate.check_many([Each(Facts(), op="charge"), Each(Facts(), op="take")])
+    assert heard == [True, True]

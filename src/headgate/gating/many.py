@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Each", "many_now", "many_soon"]
 
+CALLS = ("take", "charge")
+"""What counts as a call to whoever watches the gate."""
+
 
 class Each(NamedTuple):
     """One of several calls, with what is known of it beside its facts."""
@@ -145,8 +148,9 @@ class Batch:
                 with contextlib.suppress(BaseException):
                     flows[place].throw(error)
             raise
-        for place, (order, facts, _, _) in enumerate(self.rest):
-            self.found[order] = gate._told(facts, verdicts[place])
+        for place, (order, facts, _, op) in enumerate(self.rest):
+            verdict = verdicts[place]  # whoever merely looks, or gives back, is no call
+            self.found[order] = gate._told(facts, verdict) if op in CALLS else verdict
 
     def _call(self, facts: Facts, matched: Matched, op: str) -> Call:
         gate = self._gate
