@@ -11,7 +11,7 @@ SOURCES := setup.py src/headgate/decision.py src/headgate/stores/local.py \
 	src/headgate/stores/cell.py $(wildcard src/headgate/algorithms/*.py) \
 	$(shell find src/headgate/stores/zone src/headgate/_native -name '*.p*' ! -name '*.pyc' ! -name built.py)
 
-.PHONY: run test lint build soak soak-redis sanitize bench chart clean
+.PHONY: run test lint build soak fuzz soak-redis sanitize bench chart clean
 
 run: $(VENV)/native
 	$(BIN)/headgate loadcheck
@@ -32,6 +32,11 @@ lint: $(VENV)/ready
 
 soak: $(VENV)/native
 	HEADGATE_EXAMPLES=$(or $(EXAMPLES),5000) $(BIN)/python -m pytest -n 2 --timeout 7200 tests/property
+
+# 100,000 rules files and a million sets of headers of any content.
+fuzz: $(VENV)/native
+	HEADGATE_EXAMPLES=5000 $(BIN)/python -m pytest -n 2 --timeout 7200 tests/property/test_rules_fuzz.py
+	HEADGATE_EXAMPLES=25000 $(BIN)/python -m pytest -n 2 --timeout 7200 tests/property/test_header_fuzz.py
 
 # A million random traces of each algorithm on a real server, against the Python reference.
 soak-redis: $(VENV)/native
