@@ -1,0 +1,1 @@
+"""The stand-alone service: one limiter for every language."""
