@@ -25,6 +25,14 @@ PAGES = sorted([*ROOT.glob("README*.md"), *(ROOT / "docs").rglob("*.md")])
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 OUTCOMES: dict[str, Any] = {
+    "metered_api": [
+        "200, 9700 left",
+        "not sent: our own limit, for 0.6 s",
+        "200, 8500 left",
+        "429, 8500 left",
+        "not sent: the model asked us to wait 20 s",
+        "200, 9991 left",
+    ],
     "aiohttp_app": [
         "ann, guess: 401",
         "ann, secret: 200",
