@@ -39,17 +39,22 @@ MAY_IMPORT = {
     "algorithms": VALUES | {"algorithms"},
     "stores": VALUES | {"algorithms", "stores", "_native"},
     "workers": VALUES,
+    "resilience": VALUES | {"resilience"},
     **dict.fromkeys(FRONT, VALUES | FRONT | {"stores", "workers"}),
     "rules": VALUES,
+    "export": VALUES | {"rules"},
     "verdict": VALUES | {"gating", "headers", "rules"},
     **dict.fromkeys(
         ("gate", "gating"), VALUES | FRONT | {"gating", "rules", "stores", "verdict", "workers"}
     ),
     "integrations": VALUES | FRONT | {"gate", "gating", "integrations", "rules", "verdict"},
     "compat": VALUES | FRONT | {"gate", "gating", "integrations", "rules", "stores", "verdict"},
+    "client": VALUES | {"client", "stores", "verdict"},
     "telemetry": VALUES | {"telemetry", "verdict"},
     "service": VALUES | FRONT
     | {"dashboard", "gate", "gating", "rules", "service", "stores", "telemetry", "verdict"},
+    "gateway": VALUES | FRONT
+    | {"gate", "gating", "integrations", "rules", "service", "telemetry", "verdict"},
     "_form": set(),
     "_native": set(),
     "testing": None,

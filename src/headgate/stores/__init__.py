@@ -44,9 +44,14 @@ def _by_url(url: str, clock: Clock | None) -> Store:
         from .redis import open_redis
 
         return open_redis(url, clock)
+    if mark and scheme.lower() in ("headgate", "headgates", "headgate+unix"):
+        from .client import open_client
+
+        return open_client(url, clock)
     if scheme != "memory" or not mark or rest:
         raise StoreError(
-            f"no store for {url!r}; known are memory://, zone:///path?size=16MiB, and redis:// or "
-            "valkey:// (also rediss, redis+unix, redis+sentinel, redis+cluster)"
+            f"no store for {url!r}; known are memory://, zone:///path?size=16MiB, redis:// or "
+            "valkey:// (also rediss, redis+unix, redis+sentinel, redis+cluster), and "
+            "headgate://host:port (also headgates, headgate+unix)"
         )
     return MemoryStore(clock=clock)
