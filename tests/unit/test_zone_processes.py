@@ -291,3 +291,19 @@ class TestDeath:
         assert len(os.read(passed, 10_000)) <= 900
         os.close(passed)
         in_order(store)
+
+
+def test_a_lease_outlives_the_process_that_asked_for_it(tmp_path: Path) -> None:
+    """The worker of a service asks for others, who renew through another worker."""
+    path = str(tmp_path / "shared.zone")
+    limit = Limit.parse("1 concurrent")
+    store = ZoneStore(path, size=SIZE)
+    child = os.fork()
+    if child == 0:
+        mine = ZoneStore(path)
+        taken = mine.decide([Ask("take", limit, "k", token=1, ttl=60_000_000)])[0].allowed
+        os._exit(not taken)
+    assert os.waitpid(child, 0)[1] == 0
+    assert not store.decide([Ask("take", limit, "k", token=2, ttl=60_000_000)])[0].allowed
+    assert store.decide([Ask("renew", limit, "k", token=1, ttl=60_000_000)])[0].allowed
+    store.close()

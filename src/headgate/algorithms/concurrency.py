@@ -2,8 +2,8 @@
 
 State: the permits in use by their token, each with its cost and the instant of its expiry (0:
 none), and a heap of expiries. A release names its token, so releasing twice, or after the
-lease ran out, changes nothing. Where processes share the state, a permit also says which of
-them holds it.
+lease ran out, changes nothing. Where processes share the state, a permit without a lease also
+says which of them holds it.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Concurrency(Spread):
             return
         state.held[token] = (cost, expires)
         state.total += cost
-        if state.owner:
+        if state.owner and not expires:  # a lease is its holder's, wherever that one is
             state.holders[token] = state.owner
         if expires:
             heapq.heappush(state.expiries, (expires, token))
