@@ -235,7 +235,7 @@ class Queues:
         turn.line = None
 
     def _kick(self, place: tuple[str, Any]) -> None:
-        for line in list(self._lines.get(place, {}).values()):
+        for line in sorted(self._lines.get(place, {}).values(), key=Line.rank):
             self._settle(line)
             if line.head is not None:
                 line.head.kicked = True

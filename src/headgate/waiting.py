@@ -82,6 +82,10 @@ class Line:
             heapq.heappop(self.queue)
         return None
 
+    def rank(self) -> tuple[int, int]:
+        """Which of several lines goes first: that of the most important, then longest waiting."""
+        return (0, 0) if self.first() is None else self.queue[0][:2]
+
 
 class Lines:
     """Every line in front of one store."""
@@ -160,7 +164,7 @@ class Lines:
         if not self._lines:
             return
         with self._lock:
-            for line in list(self._lines.get((space, key), {}).values()):
+            for line in sorted(self._lines.get((space, key), {}).values(), key=Line.rank):
                 self._move(line)
 
     def kick_all(self) -> None:

@@ -189,6 +189,21 @@ def test_shadow_mode() -> None:
     assert [rule.name for rule in zero.shadowed] == ["shop.b"]
 
 
+def test_quota_mode_counts_and_never_refuses() -> None:
+    snapshot = read_envoy(
+        "domain: shop\ndescriptors:\n"
+        "- {key: a, quota_mode: true, rate_limit: {unit: hour, requests_per_unit: 1_000}}\n"
+        "- {key: b, quota_mode: true, rate_limit: {unit: hour, requests_per_unit: 0}}\n"
+    )
+    rule = snapshot.match_descriptor("shop", [("a", "1")])
+    assert rule is not None
+    assert (rule.quota_mode, rule.shadow_mode, rule.requests_per_unit) == (True, False, 1000)
+    [bound] = snapshot.match(Facts(domain="shop", entries=(("a", "1"),))).bounds
+    assert bound.rule.rule.shadow
+    zero = snapshot.match(Facts(domain="shop", entries=(("b", "1"),)))
+    assert zero.denied is None
+
+
 REPLACES = """
 domain: shop
 descriptors:

@@ -13,7 +13,7 @@ from gate_tools import START, NoShortcuts, rule, rules
 
 from headgate import AsyncGate, Facts, Gate, ManualClock, MemoryStore
 from headgate.callers import errands_done
-from headgate.rules.model import Cost, Rule
+from headgate.rules.model import Cost, Match, Rule
 
 ANNA, BERT = Facts(user="anna", ip="192.0.2.1"), Facts(user="bert", ip="192.0.2.1")
 STORES = [MemoryStore, NoShortcuts, FarStore]
@@ -124,6 +124,37 @@ def test_who_is_more_important_goes_first(kind: Any) -> None:
             await settled()
         await step_through(clock, tasks)
         assert served == [-1, 9, 5, 0]  # the first had its turn already when the others came
+
+    run(kind, main)
+
+
+@every_store
+def test_a_rule_says_who_is_more_important(kind: Any) -> None:
+    async def main(clock: ManualClock, store: Any) -> None:
+        gate = gate_of(
+            rule("batch", "100/second", match=Match(origins=("batch",)), priority=-5),
+            rule("shop", "100/second", match=Match(origins=("shop",)), priority=5),
+            rule("all", "1 concurrent", wait=60.0),
+            store=store,
+        )
+        served: list[str] = []
+
+        async def work(origin: str) -> None:
+            verdict = await gate.check(Facts(origin=origin))
+            served.append(origin)
+            await settled()
+            await verdict.permit.release()
+
+        first = await gate.check(ANNA)
+        tasks = []
+        for origin in ("batch", "batch", "shop", "shop"):
+            tasks.append(asyncio.create_task(work(origin)))
+            await settled()
+        await first.permit.release()
+        for _ in range(100):  # the clock stands still
+            await settled()
+        assert served == ["shop", "shop", "batch", "batch"]
+        assert nobody_waits(gate)
 
     run(kind, main)
 

@@ -47,6 +47,16 @@ class TestEnter:
                 assert refusal.value.verdict.rule == "db"
                 assert str(refusal.value) == "refused by rule 'db'"
 
+    def test_facts_that_are_given_stay_as_they_are(self) -> None:
+        gate = gate_of(rule("via", "1/minute", match=on("db", through=("web",))))
+        facts = Facts(resource="db")
+        with gate.enter("web", origin="shop"), gate.enter(facts):
+            pass
+        assert (facts.chain, facts.origin) == ((), "")
+        for _ in range(2):  # not through "web"
+            with gate.enter(facts):
+                pass
+
     def test_a_chain_of_entries(self) -> None:
         gate = gate_of(rule("via", "1/minute", match=on("db", through=("web",))))
         seen: list[tuple[str, ...]] = []

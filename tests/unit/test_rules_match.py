@@ -267,3 +267,29 @@ def test_matching_loads_nothing_that_only_reading_needs() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("dimension", "there", "missing"),
+    [
+        ("methods", {"method": "GET"}, {}),
+        ("hosts", {"host": "a.example"}, {}),
+        ("resources", {"resource": "db"}, {"path": "/db"}),
+        ("origins", {"origin": "shop"}, {}),
+        ("through", {"resource": "db", "chain": ("web",)}, {"resource": "db"}),
+    ],
+)
+def test_a_star_is_any_that_is_there(
+    dimension: str, there: dict[str, Any], missing: dict[str, Any]
+) -> None:
+    given = {dimension: frozenset("*") if dimension == "methods" else ("*",)}
+    rules = snapshot(rule("star", **given), *(rule(f"r{n}", paths=(f"/{n}",)) for n in range(20)))
+    assert names(rules.match(Facts(**there))) == ["star"]
+    assert names(rules.match(Facts(**missing))) == []
+
+
+def test_a_star_in_a_list_is_everybody_with_a_name() -> None:
+    rules = snapshot(rule("all"), deny=Lists(origins=("*",)), allow=Lists(users=("*",)))
+    assert rules.match(Facts(origin="shop", user="ann")).denied is not None
+    assert rules.match(Facts(user="ann")).exempt is not None
+    assert names(rules.match(Facts())) == ["all"]

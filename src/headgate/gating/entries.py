@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextvars import ContextVar
+from copy import copy
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -67,6 +68,9 @@ class _Entering:
         around = _around.get()
         if isinstance(self._given, Facts):
             facts = self._given
+            if (facts.chain or not around.chain) and (facts.origin or not around.origin):
+                return facts
+            facts = copy(facts)  # whoever gave it may enter with it elsewhere
             facts.chain = facts.chain or around.chain
         else:
             facts = Facts(**{"chain": around.chain, **self._known})

@@ -146,11 +146,13 @@ class Keeper:
 
 def _read(rules: Any) -> Any:
     if isinstance(rules, str | os.PathLike):
-        from ..rules.reading import load_rules, read_rules
+        from ..rules.either import load_either, read_either
+        from ..rules.reading import format_of
 
         if isinstance(rules, str) and ("\n" in rules or rules.lstrip().startswith("{")):
-            return read_rules(rules)
-        return load_rules(rules)
+            toml = format_of(rules) == "toml"  # of the others, YAML is both
+            return read_either(rules, name="rules.toml" if toml else "rules.yaml")
+        return load_either(rules)
     if not hasattr(rules, "rules") and not callable(getattr(rules, "match", None)):
         raise TypeError(
             f"rules are a RuleSet, a file's path, its text or a source, not {type(rules).__name__}"

@@ -6,7 +6,8 @@ An adapter builds Facts from its framework's request and renders the verdict; th
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+import logging
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -33,6 +34,7 @@ __all__ = [
     "trusted_of",
 ]
 
+logger = logging.getLogger("headgate")
 Finder = Callable[[Any], Any]
 """Finds something out about a framework's request: the user, say; None or "" if it is not known."""
 SOURCES = ("ip", "user", "device", "api_key", "host", "route", "path", "method", "origin",
@@ -157,19 +159,39 @@ def refusal(
     accept: str = "",
     body: Replace | None = None,
 ) -> Answer:
-    """The response to a refused call: what its rule has as `otherwise`, or an error."""
+    """The response to a refused call: what its rule has as `otherwise`, or an error.
+
+    A page that is not there, or a function that fails, does not turn a refusal into a crash.
+    """
     headers = verdict.headers()
-    other = verdict.otherwise
-    if other is not None:
-        if other.kind == "redirect":
-            return Answer(303, [("Location", _line(other.value)), *headers], b"")
-        if other.kind == "page":
-            page = _page(str(other.value))
-            return _told(verdict.status, "text/html; charset=utf-8", page, headers)
-        data = gate.function(other.value)(facts) if other.kind == "function" else other.value
-        return _told(200, "application/json", json.dumps(_plain(data)).encode(), headers)
-    status, kind, content = refusal_body(verdict, accept, body)
+    if verdict.otherwise is not None:
+        try:
+            return _instead(gate, facts, verdict, headers)
+        except Exception:
+            logger.exception("otherwise of rule %s failed: an error is sent", verdict.rule)
+    try:
+        status, kind, content = refusal_body(verdict, accept, body)
+    except Exception:
+        logger.exception("body= failed: a plain error is sent")
+        status, kind, content = refusal_body(verdict, accept)
     return _told(status, kind, content, headers)
+
+
+def _instead(
+    gate: Gate | AsyncGate, facts: Facts, verdict: Verdict, headers: list[tuple[str, str]]
+) -> Answer:
+    other = verdict.otherwise
+    assert other is not None  # or this is not asked
+    if other.kind == "redirect":
+        return Answer(303, [("Location", _line(other.value)), *headers], b"")
+    if other.kind == "page":
+        page = _page(str(other.value))
+        return _told(verdict.status, "text/html; charset=utf-8", page, headers)
+    data = gate.function(other.value)(facts) if other.kind == "function" else other.value
+    if isinstance(data, Coroutine):
+        data.close()
+        raise TypeError(f"{other.value} is awaited, and a function of a rule is a plain one")
+    return _told(200, "application/json", json.dumps(_plain(data)).encode(), headers)
 
 
 def _told(status: int, kind: str, body: bytes, headers: list[tuple[str, str]]) -> Answer:

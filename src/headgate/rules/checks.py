@@ -6,6 +6,7 @@ import re
 from ipaddress import ip_network
 
 from ..limit import Limit
+from ..paths import normal_path
 from .lines import shown
 from .patterns import pattern
 
@@ -67,6 +68,8 @@ def path(text: str) -> str:
             raise ValueError(f"a path begins with a slash: /{text[:80]}")
         if "?" in text or "#" in text:
             raise ValueError(f"a path ends before '?' and '#', not {shown(text)}")
+        if "%" in text:
+            text = normal_path(text)  # calls are compared decoded
         for segment in text.split("/"):
             if "*" in segment and segment not in ("*", "**"):
                 raise ValueError(f"'*' stands for a whole segment, not for a part of {segment!r}")

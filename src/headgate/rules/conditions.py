@@ -39,7 +39,14 @@ class Condition:
         """The same for conditions that ask the same."""
         return self.dimension, self.name, self.values
 
+    @property
+    def present(self) -> bool:
+        """Whether any value will do, as long as there is one; paths have patterns instead."""
+        return PRESENT in self.values and self.dimension != "path"
+
     def _filed(self) -> list[tuple[str, Any]]:
+        if self.present and not self.name:
+            return []  # under nothing: it is always asked
         if self.dimension == "path":
             places: dict[tuple[str, Any], None] = {}
             for each in map(pattern, self.values):
@@ -61,6 +68,9 @@ class Condition:
         if self.dimension == "path":
             return _path_check(tuple(map(pattern, self.values)))
         values = frozenset(self.values)
+        if self.present and not self.name:
+            there = attrgetter("chain" if self.dimension == "through" else self.dimension)
+            return lambda facts: bool(there(facts))
         if self.dimension == "host":
             return _host_check(values)
         if self.dimension == "through":

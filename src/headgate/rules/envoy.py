@@ -40,6 +40,8 @@ class EnvoyRule:
     requests_per_unit: int
     unlimited: bool
     shadow_mode: bool
+    quota_mode: bool
+    """As in shadow, a call over the limit passes."""
     replaces: tuple[str, ...]
     detailed_metric: bool
     value_to_metric: bool
@@ -72,7 +74,7 @@ class EnvoyHit(NamedTuple):
             return Matched((self.bound(),))
         if rule.unlimited:
             return Matched((), exempt=own)
-        return Matched((), shadowed=(own,)) if rule.shadow_mode else Matched((), denied=own)
+        return Matched((), shadowed=(own,)) if own.shadow else Matched((), denied=own)
 
 
 class Beginnings:
@@ -256,7 +258,7 @@ def _rule(each: Descriptor, full_key: str, file: str, order: int) -> EnvoyRule |
     rule = Rule(
         full_key,
         limits=(limit,) if limit else (),
-        shadow=each.shadow_mode,
+        shadow=each.shadow_mode or each.quota_mode,
         replaces=given.replaces,
         exempt=given.unlimited,
         line=each.line,
@@ -264,6 +266,7 @@ def _rule(each: Descriptor, full_key: str, file: str, order: int) -> EnvoyRule |
     compiled = Compiled(rule, order, key=None)
     return EnvoyRule(
         full_key, given.name, given.unit, given.requests_per_unit, given.unlimited,
-        each.shadow_mode, given.replaces, each.detailed_metric, each.value_to_metric,
+        each.shadow_mode, each.quota_mode, given.replaces, each.detailed_metric,
+        each.value_to_metric,
         compiled.limits[0] if limit else None, compiled,
     )  # fmt: skip

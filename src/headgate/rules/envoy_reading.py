@@ -20,7 +20,7 @@ UNITS = ("second", "minute", "hour", "day", "week", "month", "year")
 MOST = 2**32 - 1
 _ROOT = ("domain", "descriptors")
 _DESCRIPTOR = (
-    "key", "value", "rate_limit", "descriptors", "shadow_mode", "detailed_metric",
+    "key", "value", "rate_limit", "descriptors", "shadow_mode", "quota_mode", "detailed_metric",
     "value_to_metric", "share_threshold",
 )  # fmt: skip
 _LIMIT = ("unit", "requests_per_unit", "unlimited", "name", "replaces")
@@ -48,6 +48,8 @@ class Descriptor:
     limit: RateLimit | None
     descriptors: tuple[Descriptor, ...]
     shadow_mode: bool
+    quota_mode: bool
+    """Counted, but never refused."""
     detailed_metric: bool
     value_to_metric: bool
     share_threshold: bool
@@ -177,6 +179,7 @@ class _Reader:
             None if block is None or empty else self._limit(block, depth + 1),
             self._descriptors(fields.get("descriptors"), depth + 1),
             self._flag(fields.get("shadow_mode")),
+            self._flag(fields.get("quota_mode")),
             self._flag(fields.get("detailed_metric")),
             self._flag(fields.get("value_to_metric")),
             share,
@@ -193,7 +196,7 @@ class _Reader:
             raise self.error(
                 f"a unit is one of {', '.join(UNITS)}, not {unit[:80]!r}", fields.get("unit", node)
             )
-        number = self._text(fields.get("requests_per_unit")) or "0"
+        number = self._text(fields.get("requests_per_unit")).replace("_", "") or "0"  # 1_000
         plain = number.isascii() and number.isdigit() and len(number) <= 10
         if not plain or int(number) > MOST:
             raise self.error(

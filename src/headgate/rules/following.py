@@ -23,7 +23,7 @@ __all__ = ["Name", "Read", "Source"]
 
 Name = str | os.PathLike[str]
 Read = Callable[..., Any]
-"""Reads a text: `read(text, name=name)`; `read_rules` is one, a reader of Envoy's format another.
+"""Reads a text: `read(text, name=name)`; `read_either` is one, `read_envoy` another.
 What it makes has `rules` or else no number of them is known."""
 
 

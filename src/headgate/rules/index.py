@@ -62,7 +62,8 @@ class Index:
         tables: dict[str, dict[Any, list[Entry]]] = {}
         for entry in entries:
             rule, conditions = entry
-            best = min(conditions, key=lambda each: _crowd(each, counts), default=None)
+            settled = [condition for condition in conditions if condition.filed]
+            best = min(settled, key=lambda each: _crowd(each, counts), default=None)
             if best is None or (depth and _crowd(best, counts)[0] >= len(entries)):
                 always.append(rule)
                 placed.setdefault(rule, {}).update(dict.fromkeys(conditions))

@@ -52,11 +52,24 @@ class Networks:
         return any(address >> shift in starts for shift, starts in groups)
 
 
+class _Any(frozenset[str]):
+    """`*`: every name, as long as there is one."""
+
+    __slots__ = ()
+
+    def __contains__(self, name: object) -> bool:
+        return bool(name)
+
+
+def _names(texts: tuple[str, ...]) -> frozenset[str]:
+    return _Any(texts) if "*" in texts else frozenset(texts) - {""}
+
+
 def named_by(lists: Lists | None) -> Callable[[Facts], bool] | None:
     """Whether a call is on the lists, as a question; None if nobody is."""
     if lists is None:
         return None
-    origins, users = frozenset(lists.origins) - {""}, frozenset(lists.users) - {""}
+    origins, users = _names(lists.origins), _names(lists.users)
     networks = Networks(lists.networks) if lists.networks else None
     if not (origins or users or networks):
         return None

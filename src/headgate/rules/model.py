@@ -19,8 +19,8 @@ class Match:
     """Which calls a rule is for; what is not said matches everything.
 
     A pattern of a path is written in segments: `*` is one segment, `{name}` is one segment and a
-    parameter, `**` or a last `*` after a slash is any rest. Hosts may begin with `*.`. Values of
-    headers, attributes and entries are texts, lists of texts, or `*` for "is there".
+    parameter, `**` or a last `*` after a slash is any rest. Hosts may begin with `*.`. All other
+    values are texts, lists of texts, or `*` for "is there".
     """
 
     methods: frozenset[str] = frozenset()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import stat
 from dataclasses import replace
 from typing import Any
@@ -17,14 +18,22 @@ from .kinds import Place, Record, Whole, did_you_mean
 from .lines import SIZE, Node, shown
 from .model import Defaults, RuleSet
 
-__all__ = ["FILE", "FORMATS", "digest_of", "load_rules", "parse", "read_rules", "read_text"]
+__all__ = [
+    "FILE", "FORMATS", "Foreign", "digest_of", "format_of", "load_rules", "parse", "read_rules",
+    "read_text",
+]  # fmt: skip
 
 RULES = 20_000
 """Rules that a file may hold."""
 SHOWN = 20
 """Errors that are gathered before reading gives up."""
 FORMATS = {"yaml": parse_yaml, "toml": parse_toml, "json": parse_json}
+_TOML = re.compile(r"^(?:version[ \t]*=|\[\[rules\]\])", re.MULTILINE)
 ENDINGS = {".yaml": "yaml", ".yml": "yaml", ".toml": "toml", ".json": "json"}
+
+
+class Foreign(RulesError):
+    """A text that is right, but in Envoy's format."""
 
 
 def read_rules(
@@ -43,9 +52,10 @@ def read_rules(
         raise RulesError("there is nothing in it; a rules file begins with version: 1", name, 1)
     place = Place(name)
     if isinstance(node.value, dict) and "descriptors" in node.value:
-        raise place.error(
-            node.value["descriptors"],
+        raise Foreign(
             "this is a configuration of Envoy's ratelimit: it is read by headgate.rules.envoy",
+            name,
+            node.value["descriptors"].line,
         )
     rules: RuleSet = FILE.read(node, place)
     return replace(rules, source=name, digest=digest_of(text))
@@ -89,11 +99,17 @@ def parse(
     """The values of a text with their lines; None if there are none."""
     form = format or ENDINGS.get(os.path.splitext(name)[1].lower())
     text = _decoded(text, name)
-    if form is None:
-        form = "json" if text.lstrip()[:1] == "{" else "yaml"
+    form = form or format_of(text)
     if form not in FORMATS:
         raise RulesError(f"no format {form!r}; {did_you_mean(form, FORMATS)}", name)
     return FORMATS[form](text, name)
+
+
+def format_of(text: str) -> str:
+    """The format of a text whose name does not say it."""
+    if text.lstrip()[:1] == "{":
+        return "json"
+    return "toml" if _TOML.search(text) else "yaml"
 
 
 def _decoded(text: str | bytes, name: str) -> str:

@@ -12,9 +12,10 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from ..errors import StoreError, StoreUnavailable
+from .either import read_either
 from .following import Name, Read, Source
 from .lines import SIZE
-from .reading import digest_of, read_rules
+from .reading import digest_of
 
 __all__ = ["RedisSource"]
 
@@ -44,7 +45,7 @@ class RedisSource(Source):
         key: str = "hg:rules",
         *,
         timeout: float = 0.5,
-        read: Read = read_rules,
+        read: Read = read_either,
         status_file: Name | None = None,
     ) -> None:
         self.key = key

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import time
 
+from .either import read_either
 from .following import Name, Read, Source
-from .reading import read_rules, read_text
+from .reading import read_text
 from .redis_source import RedisSource
 
 __all__ = ["FileSource", "RedisSource", "Source"]
@@ -27,7 +28,7 @@ class FileSource(Source):
     of the file system's clock would not show."""
 
     def __init__(
-        self, path: Name, *, read: Read = read_rules, status_file: Name | None = None
+        self, path: Name, *, read: Read = read_either, status_file: Name | None = None
     ) -> None:
         self.path = os.fspath(path)
         self._seen: tuple[int, ...] | None = None
