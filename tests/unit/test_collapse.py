@@ -218,10 +218,6 @@ def test_threads_and_tasks_together() -> None:
     collapse = Collapse(key=lambda *_: "same")
     slow = Slow()
 
-    async def later() -> str:
-        return "never called"
-
-    # One key_of both: the function is part of it, so they are led by the same object.
     async def main() -> None:
         leader = threading.Thread(target=collapse.call, args=(slow,), daemon=True)
         leader.start()
