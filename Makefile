@@ -9,12 +9,13 @@ BIN := $(VENV)/bin
 # Whatever the compiled form is made of.
 SOURCES := setup.py src/headgate/decision.py src/headgate/stores/local.py \
 	src/headgate/stores/cell.py $(wildcard src/headgate/algorithms/*.py) \
+	$(wildcard src/headgate/resilience/breaker/*.py) \
 	$(shell find src/headgate/stores/zone src/headgate/_native -name '*.p*' ! -name '*.pyc' ! -name built.py)
 
 .PHONY: run test lint build soak fuzz soak-redis sanitize bench chart clean
 
 run: $(VENV)/native
-	$(BIN)/headgate loadcheck
+	$(BIN)/headgate serve --rules examples/rules.yaml
 
 # Everything, on the compiled form if it could be built, and on pure Python.
 test: $(VENV)/native lint

@@ -30,6 +30,10 @@ SHARED = (
     "algorithms/token_bucket",
     "algorithms/warm_up",
     "decision",
+    "resilience/breaker/core",
+    "resilience/breaker/faces",
+    "resilience/breaker/machine",
+    "resilience/breaker/windows",
     "stores/cell",
     "stores/local",
     "stores/zone/answers",
@@ -69,6 +73,8 @@ DIRECTIVES = {
     "embedsignature": True,  # so that help() and inspect show what a call takes
     "embedsignature.format": "clinic",
 }
+# Where functions are made for users: those have a name and a signature, and bind to objects.
+BOUND = {"headgate._native.resilience.breaker.faces"}
 
 
 class optional_build_ext(build_ext):  # noqa: N801 # named as setuptools names its commands
@@ -96,7 +102,7 @@ class optional_build_ext(build_ext):  # noqa: N801 # named as setuptools names i
                     include_path=["src"],
                     build_dir="build/c",
                     force=True,  # a .pxd in another folder is not seen to have changed
-                    compiler_directives=DIRECTIVES,
+                    compiler_directives=DIRECTIVES | {"binding": extension.name in BOUND},
                     quiet=True,
                 )
             ]

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator, Mapping
 
+from benchmarks.breaker_verdicts import judge_breaker
+from benchmarks.call_verdicts import judge_calls
 from benchmarks.imports import ImportCost
 from benchmarks.redis_verdicts import judge_redis
 from benchmarks.rows import Results, Row
@@ -165,6 +167,8 @@ def judge(results: Results, imports: Mapping[str, ImportCost]) -> list[Verdict]:
         *_two_processes(results),
         *_users(results),
         *judge_web(results, _FORMS),
+        *judge_breaker(results, _FORMS),
+        *judge_calls(results, _FORMS),
         *judge_redis(results),
         *_against_rivals(results, _COMPILED),
         *_against_rivals(results, _PURE),

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks import asgi, far
+from benchmarks import asgi, breaker, far, policy
 from benchmarks.rivals import BY_NAME, Rival
 from benchmarks.scenarios import (
     batch,
@@ -143,6 +143,14 @@ SCENARIOS = {
         only=_OURS,
         ways=asgi.ALGORITHMS,
     ),
+    "breaker": Scenario(
+        "what a closed breaker adds to a call, beside what others add",
+        breaker.added,
+        rounds=2,
+        yardstick="bare calls",
+        only=_OURS,
+        ways=breaker.WAYS,
+    ),
     "rules": Scenario(
         "a match among 10,000 rules, beside one among 10",
         rules.matching,
@@ -150,6 +158,22 @@ SCENARIOS = {
         yardstick="of 10",
         only=_COMPILED,
         ways=rules.WAYS,
+    ),
+    "policy": Scenario(
+        "a call through breaker, bulkhead, time limit and fallback, beside the breaker alone",
+        policy.beside_breaker,
+        rounds=3,
+        yardstick="of the breaker",
+        only=_OURS,
+        ways=policy.WAYS,
+    ),
+    "retry": Scenario(
+        "what a retry adds to a call that goes well, beside what others add",
+        policy.retry_adds,
+        rounds=2,
+        yardstick="clock reads",
+        only=_OURS,
+        ways=policy.WAYS,
     ),
     "redis-sync": Scenario(
         "Redis, one thread, beside redis-py's evalsha of a script that does nothing",

@@ -1,0 +1,1 @@
+"""The compiled form: the same names as the pure one."""
