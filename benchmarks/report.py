@@ -161,7 +161,7 @@ def _scenario(name: str, results: Results) -> Iterator[str]:
     elif name == "users":
         head = ["limit", "library", "bytes/user", "a million", "on paper", "users measured"]
         yield from table(head, [_user_cells(row) for row in rows])
-    elif name == "asgi":
+    elif name in ("asgi", "retry"):
         head = ["algorithm", "library", "adds, ns", scenario.yardstick, "without, ns", "others"]
         yield from table(head, [_added_cells(row) for row in rows])
     elif name == "rules":

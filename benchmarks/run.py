@@ -121,9 +121,9 @@ def redis_versions() -> dict[str, str | None]:
 
 
 def web_versions() -> dict[str, str | None]:
-    """Which frameworks, and limiters for them, the scenario `asgi` ran on."""
+    """Which frameworks, limiters for them and retries the scenarios `asgi` and `retry` ran on."""
     found: dict[str, str | None] = {}
-    for name in ("slowapi", "fastapi-limiter", "fastapi", "starlette"):
+    for name in ("slowapi", "fastapi-limiter", "fastapi", "starlette", "stamina", "tenacity"):
         try:
             found[name] = metadata.version(name)
         except metadata.PackageNotFoundError:

@@ -50,6 +50,11 @@ OUTCOMES: dict[str, Any] = {
         "cups: 3 left",
         "a second feed: 503",
     ],
+    "chaos": {
+        "nobody was lost behind the policy": True,
+        "the plain shop lost customers": True,
+        "slow: the policy's customers wait less": True,
+    },
     "daily_check_in": [True, False, True, False],
     "database_guard": {
         "reports": 8,

@@ -18,6 +18,8 @@ from headgate.resilience.bulkhead import Bulkhead
 from headgate.resilience.deadlines import deadline_in, time_left
 from headgate.resilience.errors import BulkheadFull, TimeLimitExceeded
 from headgate.resilience.pools import Pool
+from headgate.resilience.rooms import Room
+from headgate.resilience.waiters import ThreadWaiter
 
 
 def until(true: Any, seconds: float = 10.0) -> None:
@@ -107,6 +109,17 @@ def test_nobody_overtakes_those_who_wait() -> None:
     assert came == [room]
     bulkhead.leave(room)
     assert bulkhead.in_flight == 0
+
+
+def test_a_permit_given_back_before_the_line_was_joined_is_seen() -> None:
+    room = Room(1)
+    assert room.take()
+    assert not room.take()  # full: on the way to the line
+    room.give()  # and nobody waits yet
+    waiter = ThreadWaiter()
+    assert not room.join(waiter, None)
+    assert waiter.answer is not None
+    assert room.in_flight == 1
 
 
 def test_the_wait_ends_by_the_clock() -> None:
@@ -220,11 +233,15 @@ def test_tasks_wait_in_order_and_share_the_line_with_threads() -> None:
             order.append(number)
             await asyncio.sleep(0)
 
+    def waits() -> None:
+        bulkhead.enter()
+        order.append("thread")
+
     async def main() -> None:
         bulkhead.enter()
         tasks = [asyncio.create_task(call(0))]
         await asyncio.sleep(0)
-        with thread(lambda: (bulkhead.enter(), order.append("thread"))) as came:
+        with thread(waits) as came:
             while bulkhead.waiting < 2:
                 await asyncio.sleep(0.001)
             tasks.append(asyncio.create_task(call(1)))
@@ -323,7 +340,7 @@ def test_a_pool_calls_in_its_own_threads_with_the_callers_context() -> None:
 def test_a_hanging_call_is_abandoned_and_counted() -> None:
     stop = threading.Event()
     with Pool(1, queue=1, timeout=0.02, name="slow") as pool:
-        with pytest.raises(TimeLimitExceeded, match="slow: no result.*runs on in its thread"):
+        with pytest.raises(TimeLimitExceeded, match=r"slow: no result.*runs on in its thread"):
             pool.call(stop.wait, 10)
         assert (pool.in_flight, pool.abandoned) == (1, 1)
         began: list[int] = []
@@ -332,7 +349,7 @@ def test_a_hanging_call_is_abandoned_and_counted() -> None:
         assert pool.waiting == 0
         with thread(pool.call, lambda: 5) as came:
             until(lambda: pool.waiting == 1)
-            with pytest.raises(BulkheadFull, match="1 of them nobody waits for.*1 wait already"):
+            with pytest.raises(BulkheadFull, match=r"1 of them nobody waits for.*1 wait already"):
                 pool.call(print)
             stop.set()
         assert came == [5]

@@ -107,7 +107,8 @@ def test_a_key() -> None:
 
     async def main() -> None:
         get = collapse(call)
-        assert await asyncio.gather(get(1, trace="a"), get(1, trace="b")) == ["a", "a"]
+        came = await asyncio.gather(*(get(1, trace=trace) for trace in "ab"))
+        assert came == ["a", "a"]
 
     asyncio.run(main())
     assert calls == 1
@@ -223,8 +224,8 @@ def test_threads_and_tasks_together() -> None:
         leader.start()
         while not slow.calls:
             await asyncio.sleep(0.001)
-        steps = collapse._async(slow)  # type: ignore[arg-type] # only its key counts: it follows
-        task = asyncio.create_task(steps())  # type: ignore[arg-type] # a coroutine it is
+        follow: Any = collapse._async(slow)  # it will follow, so only its key counts
+        task: asyncio.Task[Any] = asyncio.create_task(follow())
         while collapse.waiting == 0:
             await asyncio.sleep(0.001)
         slow.gate.set()
