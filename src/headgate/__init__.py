@@ -25,14 +25,28 @@ from .stores import MemoryStore
 if TYPE_CHECKING:
     from .facts import Facts
     from .gate import AsyncGate, Gate
+    from .resilience import (
+        AdaptiveLimiter,
+        Breaker,
+        BreakerOpen,
+        Bulkhead,
+        BulkheadFull,
+        Policy,
+        SystemGuard,
+    )
     from .verdict import Refused, Verdict
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AdaptiveLimiter",
     "Ask",
     "AsyncGate",
     "AsyncLimiter",
+    "Breaker",
+    "BreakerOpen",
+    "Bulkhead",
+    "BulkheadFull",
     "Clock",
     "Decision",
     "EvictionWarning",
@@ -46,12 +60,14 @@ __all__ = [
     "ManualClock",
     "MemoryStore",
     "NeverFits",
+    "Policy",
     "Refused",
     "RulesError",
     "SeveralWorkersWarning",
     "StoreError",
     "StoreUnavailable",
     "SystemClock",
+    "SystemGuard",
     "Verdict",
     "__version__",
     "compiled",
@@ -60,11 +76,16 @@ __all__ = [
 _ROOMS = {
     "AsyncGate": "gate", "Facts": "facts", "Gate": "gate", "Refused": "verdict",
     "Verdict": "verdict",
+    **dict.fromkeys(
+        ("AdaptiveLimiter", "Breaker", "BreakerOpen", "Bulkhead", "BulkheadFull", "Policy",
+         "SystemGuard"),
+        "resilience",
+    ),
 }  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
-    # Whoever only limits does not pay for rules.
+    # Whoever only limits does not pay for the rest.
     room = _ROOMS.get(name)
     if room is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .adaptive import AIMD, AdaptiveLimiter, Gradient2, Vegas
     from .breaker import Breaker
     from .budget import RetryBudget
     from .bulkhead import Bulkhead
@@ -15,32 +16,48 @@ if TYPE_CHECKING:
     from .errors import BreakerOpen, BulkheadFull, TimeLimitExceeded, Unavailable
     from .fallback import Fallback
     from .last_good import LastGood
+    from .overload import Overloaded, TooLate
     from .policy import Policy
     from .pools import Pool
     from .retry import Retry
+    from .system import SystemGuard
     from .timing import TimeLimit, check_deadline, deadline_in, time_left
 
 __all__ = [
+    "AIMD",
+    "AdaptiveLimiter",
     "Breaker",
     "BreakerOpen",
     "Bulkhead",
     "BulkheadFull",
     "Collapse",
     "Fallback",
+    "Gradient2",
     "LastGood",
+    "Overloaded",
     "Policy",
     "Pool",
     "Retry",
     "RetryBudget",
+    "SystemGuard",
     "TimeLimit",
     "TimeLimitExceeded",
+    "TooLate",
     "Unavailable",
+    "Vegas",
     "check_deadline",
     "deadline_in",
     "time_left",
 ]
 
 _ROOMS = {
+    "AIMD": "adaptive",
+    "AdaptiveLimiter": "adaptive",
+    "Gradient2": "adaptive",
+    "Overloaded": "overload",
+    "SystemGuard": "system",
+    "TooLate": "overload",
+    "Vegas": "adaptive",
     "Breaker": "breaker",
     "BreakerOpen": "errors",
     "Bulkhead": "bulkhead",
