@@ -371,7 +371,7 @@ def test_events(admin: Client, client: Client) -> None:
         if line.startswith(b"event: "):
             seen.add(line.split()[1].decode())
     assert seen >= {"history", "keys", "second"}
-    admin.close()
+    answer.close()
 
 
 def test_status_and_top(admin: Client) -> None:

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 
 from .. import __version__
-from . import loadcheck, rules, zone
+from . import check, export, gateway, loadcheck, rules, serve, zone
 
 __all__ = ["main"]
 
@@ -16,8 +16,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="headgate", description="Flow control for services.")
     parser.add_argument("--version", action="version", version=f"headgate {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    check.register(commands)
+    export.register(commands)
+    gateway.register(commands)
     loadcheck.register(commands)
     rules.register(commands)
+    serve.register(commands)
     zone.register(commands)
     options = parser.parse_args(arguments)
     status: int = options.run(options)

@@ -9,6 +9,7 @@ import time
 from typing import Any
 
 from ..errors import HeadgateError, RulesError
+from . import explain
 
 __all__ = ["register"]
 
@@ -32,21 +33,22 @@ def register(commands: Any) -> None:
     publish.add_argument("url", metavar="URL", help="redis://...")
     publish.add_argument("--key", default="hg:rules", help="where in Redis (hg:rules)")
     publish.set_defaults(run=_publish)
-    for action in (validate, status):
+    explain.register(actions)
+    for action in (validate, status, publish):
         action.add_argument("--json", action="store_true", help="print JSON")
 
 
 def _validate(options: argparse.Namespace) -> int:
-    from ..rules import read_rules
+    from ..rules.either import read_either
     from ..rules.lines import SIZE
-    from ..rules.reading import read_text
+    from ..rules.reading import digest_of, read_text
 
     try:
         if options.path == "-":
             text, name = sys.stdin.buffer.read(SIZE + 1), "<stdin>"
         else:
             text, name = read_text(options.path), options.path
-        rules = read_rules(text, name=name, format=options.format)
+        rules = read_either(text, name=name, format=options.format)
     except RulesError as error:
         if options.json:
             print(json.dumps({"valid": False, "errors": [_told(one) for one in _all(error)]}))
@@ -54,10 +56,11 @@ def _validate(options: argparse.Namespace) -> int:
             for one in _all(error):
                 _say(str(one))
         return 1
+    count, digest = len(rules.rules), digest_of(text)
     if options.json:
-        print(json.dumps({"valid": True, "rules": len(rules.rules), "digest": rules.digest}))
+        print(json.dumps({"valid": True, "rules": count, "digest": digest}))
     else:
-        _say(f"{name}: {_counted(len(rules.rules))}, digest {rules.digest[:12]}")
+        _say(f"{name}: {_counted(count)}, digest {digest[:12]}")
     return 0
 
 
@@ -115,12 +118,19 @@ def _publish(options: argparse.Namespace) -> int:
     try:
         version = source.publish(read_text(options.path), name=options.path)
     except HeadgateError as error:
-        for one in _all(error):
-            _say(str(one))
+        if options.json:
+            told = [_told(one) for one in _all(error)] if isinstance(error, RulesError) else []
+            print(json.dumps({"published": False, "errors": told or [{"problem": str(error)}]}))
+        else:
+            for one in _all(error):
+                _say(str(one))
         return 1 if isinstance(error, RulesError) else 2
     finally:
         source.stop()
-    _say(f"published to {source.name}, digest {version[:12]}")
+    if options.json:
+        print(json.dumps({"published": True, "to": source.name, "digest": version}))
+    else:
+        _say(f"published to {source.name}, digest {version[:12]}")
     return 0
 
 
