@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from zone_tools import in_order
 
-from headgate import Ask, Limit, Limiter, ManualClock, StoreError
+from headgate import Ask, Limit, Limiter, ManualClock, MemoryStore, StoreError
 from headgate.stores.zone import ZoneStore
 from headgate.testing.cases import ALGORITHMS
 
@@ -388,3 +388,15 @@ def test_the_texts_of_keys_are_counted_on_the_short_way_too(path: Path, clock: M
     for _ in range(5):
         limiter.hit("k")
     assert {(row["hits"], row["refusals"]) for row in store.top()} == {(2, 3), (2, 0)}
+
+
+@pytest.mark.parametrize("make", [MemoryStore, lambda: ZoneStore.anonymous(size=1 << 18)])
+def test_strange_asks_are_errors_and_no_damage(make: Any) -> None:
+    store = make()
+    limit = Limit.parse("100/minute")
+    assert store.decide([Ask("reset", limit, "k", least=0)])[0].allowed
+    for times in ({"ttl": 2**63 - 1}, {"ttl": -1}, {"at": 2**60}, {"max_wait": -1}):
+        with pytest.raises(ValueError, match="microseconds"):
+            store.decide([Ask("take", limit, "k", token=5, **times)])
+    assert store.decide([Ask("take", limit, "k")])[0].remaining == 99
+    store.close()

@@ -32,6 +32,10 @@ Place: TypeAlias = tuple[Any, Any, Any]
 """A table, a handle in it, and the rule that holds for it."""
 
 
+LONGEST = 1 << 53
+"""In microseconds, 285 years: what a time to live stays below."""
+
+
 class LocalStore:
     """What a store does with asks, over tables of its own making."""
 
@@ -135,7 +139,7 @@ class LocalStore:
 
     def _decide(self, asks: Sequence[Ask]) -> list[Decision]:
         places = [self._place(ask) for ask in asks]  # bad input is found before any change
-        if any(ask.least >= 0 for ask in asks):
+        if any(ask.least >= 0 and ask.op == "take" for ask in asks):
             asks = self._partial(asks, places)
         pairs = list(zip(asks, places, strict=True))
         if len(asks) > 1 and self._crowded() and not self._all_fit(pairs):
@@ -360,6 +364,8 @@ def check_op(ask: Ask) -> None:
     if ask.op not in OPS:
         raise ValueError(f"unknown op {ask.op!r}; known are {', '.join(OPS)}")
     check_cost(ask.cost)
+    if not (0 <= ask.ttl < LONGEST and -LONGEST < ask.at < LONGEST and ask.max_wait >= 0):
+        raise ValueError(f"times of an ask are whole microseconds below 2**53, not {ask!r}")
 
 
 def _looking(ask: Ask) -> Ask:
