@@ -12,7 +12,7 @@ SOURCES := setup.py src/headgate/decision.py src/headgate/stores/local.py \
 	$(wildcard src/headgate/resilience/breaker/*.py) \
 	$(shell find src/headgate/stores/zone src/headgate/_native -name '*.p*' ! -name '*.pyc' ! -name built.py)
 
-.PHONY: run test lint build soak fuzz soak-redis sanitize bench chart clean
+.PHONY: run test lint build soak fuzz soak-redis soak-service sanitize bench chart clean
 
 run: $(VENV)/native
 	$(BIN)/headgate serve --rules examples/rules.yaml
@@ -44,6 +44,10 @@ soak-redis: $(VENV)/native
 	HEADGATE_TRACES=$(or $(TRACES),1000000) $(BIN)/python -m pytest -n 2 --timeout 86400 \
 		tests/redis/test_words.py tests/redis/test_spread.py
 
+# A thousand connections held for a minute: nobody is dropped, nobody sees an error.
+soak-service: $(VENV)/native
+	HEADGATE_SOAK=$(or $(SECONDS),60) $(BIN)/python -m pytest -s --timeout 7200 tests/interop/test_service_crowd.py
+
 # The C code in a build of its own that watches every access to memory; needs gcc or clang.
 SANITIZED := build/sanitized
 FLAGS := -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -O1
@@ -62,6 +66,8 @@ sanitize: $(VENV)/ready
 
 bench: $(BENCH)/ready
 	$(BENCH)/bin/python -m benchmarks.run
+	$(BENCH)/bin/python -m benchmarks.envoy
+	$(BENCH)/bin/python -m benchmarks.service
 	$(BENCH)/bin/python -m benchmarks.chart
 
 chart: $(BENCH)/ready
