@@ -14,9 +14,27 @@ if TYPE_CHECKING:
     from .keys import Key
     from .rules.model import Otherwise
 
-__all__ = ["AsyncVerdict", "Refused", "Verdict"]
+__all__ = ["SHED", "AsyncVerdict", "Refused", "Shed", "Verdict"]
 
 INFINITY = float("inf")
+SHED = -2
+"""The place of what refused, if that was a policy."""
+
+
+class Shed(NamedTuple):
+    """Why a policy refused a call: which part of it, and when to try again."""
+
+    part: str
+    """breaker, bulkhead, adaptive or system"""
+    why: str
+    retry_after: float = INFINITY
+    """Infinity if nobody can tell."""
+    degraded: bool = False
+
+    @property
+    def limit(self) -> str:
+        """What is told where a rule would tell its limit."""
+        return self.why
 
 
 class Verdict:
@@ -27,8 +45,8 @@ class Verdict:
 
     # No __init__, and the rest is found out when it is read: every request makes one of these.
     __slots__ = (
-        "_answers", "_bounds", "_format", "_key", "_place", "_rule", "_shadowed", "allowed",
-        "permit",
+        "_answers", "_bounds", "_format", "_key", "_place", "_rule", "_shadowed", "_shed",
+        "allowed", "permit",
     )  # fmt: skip
 
     allowed: bool
@@ -42,7 +60,9 @@ class Verdict:
     """The rule that refused, or that let the call pass unasked."""
     _key: Key
     _place: int
-    """Which of the answers refused; -1 if none was asked for."""
+    """Which of the answers refused; -1 if none was asked for, SHED if a policy did."""
+    _shed: Shed
+    """There only if a policy refused."""
     _shadowed: tuple[str, ...]
     _format: str
 
@@ -74,16 +94,28 @@ class Verdict:
     def decision(self) -> Decision | None:
         """The decision of the rule that refused; of a call that passed the tightest one."""
         if not self.allowed:
-            return self._answers[self._place] if self._place >= 0 else _denial(self._rule)
+            if self._place >= 0:
+                return self._answers[self._place]
+            return _denial(self._rule, self.retry_after)
         told = self._told()
         return min((answer for _, answer in told), key=lambda d: d.remaining, default=None)
 
     @property
     def retry_after(self) -> float:
-        """Seconds until the same call could pass: 0 if it passed, infinity if never."""
+        """Seconds until the same call could pass: 0 if it passed, infinity if never.
+
+        Where a policy refused, infinity is also what nobody can tell.
+        """
         if self.allowed:
             return 0.0
-        return self._answers[self._place].retry_after if self._place >= 0 else INFINITY
+        if self._place >= 0:
+            return self._answers[self._place].retry_after
+        return self._shed.retry_after if self._place == SHED else INFINITY
+
+    @property
+    def why(self) -> str:
+        """What was wrong, as a sentence, where a policy refused; or ""."""
+        return self._shed.why if not self.allowed and self._place == SHED else ""
 
     @property
     def delay(self) -> float:
@@ -100,7 +132,7 @@ class Verdict:
         if self.allowed:
             return 200
         status: int = self._rule.status
-        return 403 if status == 429 and self._place < 0 else status
+        return 403 if status == 429 and self._place == -1 else status
 
     @property
     def otherwise(self) -> Otherwise | None:
@@ -152,7 +184,8 @@ class Verdict:
                        for b in self._bounds)  # fmt: skip
         rule = None if self._rule is None else _plain(self._rule)
         state = (self.allowed, bounds, self._answers, rule, self._key, self._place)
-        return _restored, (type(self), *state, self._shadowed, self._format)
+        shed = (self._shed,) if self._place == SHED else ()
+        return _restored, (type(self), *state, self._shadowed, self._format, *shed)
 
 
 class AsyncVerdict(Verdict):
@@ -177,6 +210,8 @@ class Refused(LimitExceeded):
         verdict = self.verdict
         where = f" for key {verdict.key!r}" if verdict.key != "" else ""
         what = f"refused by rule {verdict.rule!r}{where}"
+        if verdict.why:
+            what = f"{what}: {verdict.why}"
         wait = verdict.retry_after
         return what if wait == INFINITY else f"{what}; retry after {wait:g} s"
 
@@ -219,15 +254,18 @@ def _restored(kind: type[Verdict], *state: Any) -> Verdict:
     verdict = kind()
     (
         verdict.allowed, verdict._bounds, verdict._answers, verdict._rule, verdict._key,
-        verdict._place, verdict._shadowed, verdict._format,
+        verdict._place, verdict._shadowed, verdict._format, *shed,
     ) = state  # fmt: skip
+    for each in shed:
+        verdict._shed = each
     nothing: Any = ASYNC_NOTHING if kind is AsyncVerdict else NOTHING
     verdict.permit = nothing
     return verdict
 
 
-def _denial(rule: Any) -> Decision:
+def _denial(rule: Any, wait: float) -> Decision:
     """The decision on a call that is refused whatever was used."""
     limits = getattr(rule, "limits", ())
     limit = limits[0] if limits else Limit(1, per=1).named(rule.name)
-    return decided(Seen(limit, 1_000_000), (-1, 0, -1, -1), 0, 1)
+    micros = -1 if wait == INFINITY else round(wait * 1_000_000)
+    return decided(Seen(limit, 1_000_000), (-1, 0, micros, micros), 0, 1)

@@ -52,10 +52,12 @@ MAY_IMPORT = {
     "compat": VALUES | FRONT | {"gate", "gating", "integrations", "rules", "stores", "verdict"},
     "client": VALUES | {"client", "stores", "verdict"},
     "telemetry": VALUES | {"telemetry", "verdict"},
-    "service": VALUES | FRONT
+    "service": VALUES
+    | FRONT
     | {"dashboard", "gate", "gating", "rules", "service", "stores", "telemetry", "verdict"},
-    "gateway": VALUES | FRONT
-    | {"gate", "gating", "integrations", "rules", "service", "telemetry", "verdict"},
+    "gateway": VALUES
+    | FRONT
+    | {"gate", "gating", "integrations", "resilience", "rules", "service", "telemetry", "verdict"},
     "_form": set(),
     "_native": set(),
     "testing": None,

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ..facts import Facts
     from ..rules.match import Matched
     from ..stores.base import Store
+    from .book import Book
 
 __all__ = ["GateBase"]
 
@@ -50,7 +51,9 @@ class GateBase(Keeper):
         self._owns = store is None or isinstance(store, str)
         self.store = open_store(store, clock)
         self._far = self.store.blocking
+        self._clock = clock if clock is not None or self._far else self.store.clock
         self._desk = Desk(self.store, name, room)
+        self._roomy = room is not None
         try:
             self._open(rules)
         except BaseException:
@@ -66,7 +69,14 @@ class GateBase(Keeper):
         Never waits longer than the rules say. Whoever lets the call go ahead ends it by
         `verdict.permit.release(outcome)`.
         """
-        matched = self._book.match(facts)
+        book = self._book
+        if book.guards is not None:
+            from .guarded import guarded
+
+            flow = guarded(self, book, facts, Verdict, None, coloured=False)
+            verdict: Verdict = run(flow, self.store)
+            return verdict
+        matched = book.match(facts)
         bounds, ways = matched.bounds, self._prepared
         if len(bounds) == 1 and ways is not None:
             bound = bounds[0]
@@ -90,7 +100,10 @@ class GateBase(Keeper):
         Never waits longer than the rules say. Whoever lets the call go ahead ends it by
         `await verdict.permit.release(outcome)`.
         """
-        matched = self._book.match(facts)
+        book = self._book
+        if book.guards is not None:
+            return await self._guarded_soon(book, facts)
+        matched = book.match(facts)
         bounds, ways = matched.bounds, self._prepared
         if len(bounds) == 1 and ways is not None:
             bound = bounds[0]
@@ -117,10 +130,25 @@ class GateBase(Keeper):
         self._told(facts, verdict)
         return verdict
 
-    def asks(self, facts: Facts, matched: Matched, kind: type[Verdict]) -> Call:
+    async def _guarded_soon(self, book: Book, facts: Facts) -> AsyncVerdict:
+        import asyncio
+
+        from .guarded import guarded
+
+        assert book.guards is not None  # or nobody would come here
+        loop = asyncio.get_running_loop()
+        book.guards.watch_loop(loop)
+        leases = loop if self.store.blocking else None
+        steps: Any = guarded(self, book, facts, AsyncVerdict, leases, coloured=True)
+        verdict: AsyncVerdict = await run_async(steps, self.store)
+        return verdict
+
+    def asks(
+        self, facts: Facts, matched: Matched, kind: type[Verdict], book: Book | None = None
+    ) -> Call:
         """A call, with all that it asks the store for."""
         self._desk.catch_up()
-        return Call(self._desk, self._book, facts, matched, kind)
+        return Call(self._desk, book or self._book, facts, matched, kind)
 
     def _short(
         self, facts: Facts, matched: Matched, answer: Decision, kind: type[Verdict_]
@@ -210,6 +238,9 @@ def _log(verdict: Verdict) -> None:
         logger = logging.getLogger("headgate")
         if isinstance(level, int) and logger.isEnabledFor(level):
             what = "refused by rule %s, key %r, retry after %g s"
-            logger.log(level, what, verdict.rule, verdict.key, verdict.retry_after)
+            known = verdict.rule, verdict.key, verdict.retry_after
+            if verdict.why:
+                what, known = f"{what}: %s", (*known, verdict.why)  # type: ignore[assignment] # one more
+            logger.log(level, what, *known)
     except Exception:  # whoever logs may fail, the call does not
         pass

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ..limit import Limit
     from ..rules.match import Bound, Busy, Matched
     from .desk import Desk
+    from .guards import Guards
 
 __all__ = ["Book", "Plan"]
 
@@ -57,12 +58,16 @@ class Book:
     """A snapshot of the rules, never changed but for what is remembered about it."""
 
     __slots__ = (
-        "_coloured", "_desk", "_on_error", "_plans", "busy", "count", "digest", "format", "limits",
-        "match", "patient", "source", "ways",
+        "_coloured", "_desk", "_on_error", "_plans", "busy", "count", "digest", "format", "guards",
+        "limits", "match", "patient", "source", "ways",
     )  # fmt: skip
 
-    def __init__(self, desk: Desk, snapshot: Any, rules: Any, coloured: bool) -> None:
+    def __init__(
+        self, desk: Desk, snapshot: Any, rules: Any, coloured: bool, guards: Guards | None = None
+    ) -> None:
         self._desk = desk
+        self.guards = guards
+        """The policies; None if there are none."""
         self._coloured = coloured
         self.match: Callable[[Facts], Matched] = snapshot.match
         self.ways: dict[int, Any] = {}

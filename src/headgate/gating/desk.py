@@ -67,6 +67,10 @@ class Desk(Front):
         """How many thousandths of the elastic part are open now."""
         return self._permille()
 
+    def follow(self, room: Callable[[], float] | None) -> None:
+        """Have somebody else say how much room there is."""
+        self._room = room
+
     def catch_up(self) -> None:
         """Tell those who wait what came back in the middle of a decision."""
         if self._lines.put_off:

@@ -9,9 +9,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..facts import Facts
+from ..resilience.errors import TimeLimitExceeded
+from ..resilience.notices import Notice
 from ..verdict import Refused
 
 if TYPE_CHECKING:
+    from ..resilience.timing import TimeLimit
     from ..verdict import AsyncVerdict, Verdict
     from .base import GateBase
 
@@ -39,6 +42,9 @@ def arguments(args: Any) -> Mapping[str, Any]:
 
 class _Entering:
     """What both colours share."""
+
+    _lease: Any = None
+    """What the time limit of a policy gave."""
 
     def __init__(self, gate: GateBase, resource: str | Facts, known: dict[str, Any]) -> None:
         if isinstance(resource, Facts) and known:
@@ -97,6 +103,31 @@ class _Entering:
         # An interrupt or a cancellation says nothing of the call.
         return "failure" if issubclass(kind, Exception) else "ignored"
 
+    def _limit(self, verdict: Verdict) -> TimeLimit | None:
+        """How long the call may take, if a policy says so."""
+        passage = verdict.permit.passage
+        return None if passage is None else passage.limit
+
+    def _in_time(self, verdict: Verdict, error: BaseException | None) -> BaseException | None:
+        """What the call has raised, once its time limit has heard of it."""
+        passage, lease = verdict.permit.passage, self._lease
+        if passage is None:
+            return error
+        if lease is not None:
+            self._lease, limit = None, passage.limit
+            assert limit is not None  # it gave the lease
+            try:
+                limit._leave(lease, error)
+            except TimeLimitExceeded as late:
+                error = late
+                now = self._gate.store.clock.now()
+                self._gate._notice(Notice("time_limit.exceeded", limit.name, now, {"error": late}))
+            except ValueError:  # left in another context, whose deadline ends with it
+                if isinstance(lease, tuple):
+                    lease[0].running.pop(lease[1], None)
+        passage.error = error
+        return error
+
 
 class Entry(_Entering):
     """`with gate.enter("resource")`."""
@@ -105,8 +136,15 @@ class Entry(_Entering):
 
     def __enter__(self) -> Entry:
         facts = self._facts()
-        self.verdict = self._gate.check_now(facts)
-        self._inside(facts, self.verdict)
+        self.verdict = verdict = self._gate.check_now(facts)
+        if verdict.permit.passage is not None:
+            limit = self._limit(verdict)
+            try:
+                self._lease = None if limit is None else limit.enter()
+            except BaseException:
+                verdict.permit.release("ignored")
+                raise
+        self._inside(facts, verdict)
         return self
 
     def __exit__(
@@ -115,7 +153,10 @@ class Entry(_Entering):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.verdict.permit.release(self._outside(kind))
+        permit = self.verdict.permit
+        if permit.passage is not None:
+            self._in_time(self.verdict, error)
+        permit.release(self._outside(kind))
 
 
 class AsyncEntry(_Entering):
@@ -125,8 +166,15 @@ class AsyncEntry(_Entering):
 
     async def __aenter__(self) -> AsyncEntry:
         facts = self._facts()
-        self.verdict = await self._gate.check_soon(facts)
-        self._inside(facts, self.verdict)
+        self.verdict = verdict = await self._gate.check_soon(facts)
+        if verdict.permit.passage is not None:
+            limit = self._limit(verdict)
+            try:
+                self._lease = None if limit is None else limit.begin()
+            except BaseException:
+                await verdict.permit.release("ignored")
+                raise
+        self._inside(facts, verdict)
         return self
 
     async def __aexit__(
@@ -135,4 +183,11 @@ class AsyncEntry(_Entering):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self.verdict.permit.release(self._outside(kind))
+        permit = self.verdict.permit
+        if permit.passage is None:
+            await permit.release(self._outside(kind))
+            return
+        raised = self._in_time(self.verdict, error)
+        await permit.release(self._outside(None if raised is None else type(raised)))
+        if raised is not None and raised is not error:
+            raise raised

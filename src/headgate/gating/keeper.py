@@ -8,14 +8,19 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..errors import HeadgateError
+from ..keys import Key
 from ..stores import MemoryStore
 from ..workers import made
 from .book import Book
 
 if TYPE_CHECKING:
+    from ..clock import Clock
     from ..limit import Limit
+    from ..resilience.breaker import Breaker
+    from ..resilience.notices import Notice
     from ..stores.base import Store
     from .desk import Desk
+    from .guards import Guards
 
 __all__ = ["Keeper"]
 
@@ -30,6 +35,9 @@ class Keeper:
     store: Store
     _desk: Desk
     _book: Book
+    _clock: Clock | None
+    _roomy: bool
+    """Whether somebody else says how much room elastic limits have."""
     snapshot: Any
     """The rules in force, ready to be matched."""
 
@@ -38,6 +46,9 @@ class Keeper:
         self._found: dict[str, Callable[..., Any]] = {}
         self._prepared: dict[int, Any] | None = {}
         """The prepared ways of the rules in force; None while they are closed: see workers."""
+        self.on_notice: list[Callable[[Notice], object]] = []
+        """Called with each Notice of the policies: changes of state, refusals, new limits; what
+        they raise is dropped."""
         self._made = False
         self._updates = self._errors = 0
         self._last_error = ""
@@ -85,8 +96,13 @@ class Keeper:
             from ..rules.match import Snapshot
 
             snapshot = Snapshot(rules)
-        self._book = Book(self._desk, snapshot, rules, self.coloured)
+        # The book is put in place whole: whoever checks has all of the old rules or of the new.
+        guards = self._guards_of(snapshot, rules)
+        self._book = Book(self._desk, snapshot, rules, self.coloured, guards)
         self.snapshot = snapshot
+        if not self._roomy:
+            system = guards.system if guards is not None else None
+            self._desk.follow(None if system is None else system.room)
         self.open()
         self._updates += 1
         self._last_error = ""
@@ -94,6 +110,42 @@ class Keeper:
         if not self._made and self._book.limits and isinstance(self.store, MemoryStore):
             self._made = True
             made(self)
+
+    def _guards_of(self, snapshot: Any, rules: Any) -> Guards | None:
+        """The policies of new rules; those that stay as they were keep what they know."""
+        known: Guards | None = getattr(snapshot, "guards", None)
+        if known is not None:
+            return known
+        if not getattr(rules, "policies", ()) and getattr(rules, "system", None) is None:
+            return None
+        from .guards import Guards
+
+        before = getattr(getattr(self, "_book", None), "guards", None)
+        return Guards(rules, self._clock, self._notice, before)
+
+    def _notice(self, notice: Notice) -> None:
+        if notice.kind in ("breaker.state", "system.strained", "system.relieved"):
+            _log(notice)
+        for hook in list(self.on_notice):
+            try:
+                hook(notice)
+            except Exception:  # who watches must not break what is watched
+                continue
+
+    def breaker(self, policy: str, key: Key = "") -> Breaker:
+        """The breaker of a policy, to be looked at, or switched by hand."""
+        guards = self._book.guards
+        if guards is None:
+            raise LookupError(f"there is no policy {policy!r}; the rules have none")
+        return guards.breaker(policy, key)
+
+    def policies(self) -> dict[str, dict[str, Any]]:
+        """What the policies are at now, by name: states of breakers, calls inside, limits."""
+        if self._book.guards is None:
+            return {}
+        from .standing import standing_of
+
+        return standing_of(self._book.guards)
 
     def open(self) -> None:
         """Let checks take the prepared ways, unless they are closed for the moment."""
@@ -158,6 +210,22 @@ def _read(rules: Any) -> Any:
             f"rules are a RuleSet, a file's path, its text or a source, not {type(rules).__name__}"
         )
     return rules
+
+
+def _log(notice: Notice) -> None:
+    """One line for what whoever is called at night wants to find; it never breaks the call."""
+    try:
+        import logging
+
+        logger, values = logging.getLogger("headgate"), notice.values
+        if notice.kind == "breaker.state":
+            level = logging.WARNING if values["state"] == "open" else logging.INFO
+            said = "policy %s: the breaker was %s and is %s: %s"
+            logger.log(level, said, notice.name, values["before"], values["state"], values["why"])
+        else:
+            logger.warning("%s, pressure %.2f", notice.kind, values["pressure"])
+    except Exception:  # whoever logs may fail, the call does not
+        pass
 
 
 def _imported(name: str) -> Callable[..., Any]:

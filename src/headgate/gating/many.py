@@ -44,6 +44,25 @@ class Each(NamedTuple):
 
 def many_now(gate: GateBase, calls: Sequence[Facts | Each]) -> list[Any]:
     """Verdicts for threads."""
+    if gate._book.guards is not None:
+        from .screened import Screened
+
+        with Screened(gate, calls, Verdict) as screened:
+            return screened.joined(_now(gate, screened.calls))
+    return _now(gate, calls)
+
+
+async def many_soon(gate: GateBase, calls: Sequence[Facts | Each]) -> list[Any]:
+    """Verdicts for tasks."""
+    if gate._book.guards is not None:
+        from .screened import Screened
+
+        with Screened(gate, calls, AsyncVerdict) as screened:
+            return screened.joined(await _soon(gate, screened.calls))
+    return await _soon(gate, calls)
+
+
+def _now(gate: GateBase, calls: Sequence[Facts | Each]) -> list[Any]:
     batch = Batch(gate, Verdict)
     batch.begin(calls)
     if batch.rest:
@@ -51,8 +70,7 @@ def many_now(gate: GateBase, calls: Sequence[Facts | Each]) -> list[Any]:
     return batch.found
 
 
-async def many_soon(gate: GateBase, calls: Sequence[Facts | Each]) -> list[Any]:
-    """Verdicts for tasks."""
+async def _soon(gate: GateBase, calls: Sequence[Facts | Each]) -> list[Any]:
     batch = Batch(gate, AsyncVerdict)
     batch.begin(calls)
     if not batch.rest:

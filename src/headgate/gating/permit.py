@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from ..heart import Beat, Heart
     from .desk import Desk
+    from .passage import Passage
     from .watched import Watch
 
 __all__ = ["ASYNC_NOTHING", "NOTHING", "AsyncPermit", "Held", "Permit"]
@@ -29,7 +30,7 @@ class Held:
 
     __slots__ = (
         "__weakref__", "_beat", "_counted", "_desk", "_heart", "_number", "_open", "_permits",
-        "_process", "_watch",
+        "_process", "_watch", "passage",
     )  # fmt: skip
 
     def __init__(
@@ -47,6 +48,8 @@ class Held:
         self._number = 0
         self._process = os.getpid() if permits else 0
         self._watch: Watch | None = None
+        self.passage: Passage | None = None
+        """What policies gave the call, and want to hear the end of."""
 
     def keep(self, loop: AbstractEventLoop | None) -> None:
         """Have leased permits renewed for as long as they are held."""
@@ -73,7 +76,13 @@ class Held:
 
     def __bool__(self) -> bool:
         """Whether there is something to give back."""
-        return bool(self._open)
+        return bool(self._open) or bool(self.passage)
+
+    def _ended(self, outcome: str) -> bool:
+        """Tell the policies how the call went; whether that was news to them."""
+        if self.passage is None or outcome not in OUTCOMES:
+            return False
+        return self.passage.end(outcome)
 
     def _left(self, outcome: str) -> list[Ask]:
         """What is to be given back; nothing if that was done before."""
@@ -123,12 +132,13 @@ class Permit(Held):
         """Say how the call ended, and give back what it held.
 
         Permits of concurrent limits come back in any case; what a rule with `count: failures`
-        has counted comes back on "success" only. False if it was done before, nothing was held,
-        or a lease had run out.
+        has counted comes back on "success" only; breakers count successes and failures. False if
+        it was done before, nothing was held, or a lease had run out.
         """
+        ended = self._ended(outcome)
         asks = self._left(outcome)
         if not asks:
-            return False
+            return ended
         desk = self._desk
         assert desk is not None
         try:
@@ -150,9 +160,10 @@ class AsyncPermit(Held):
 
     async def release(self, outcome: str = "success") -> bool:
         """The same as for a Permit; if its task is cancelled meanwhile, it happens all the same."""
+        ended = self._ended(outcome)
         asks = self._left(outcome)
         if not asks:
-            return False
+            return ended
         desk = self._desk
         assert desk is not None
         try:

@@ -114,6 +114,7 @@ class _Both:
 
     def __init__(self, base: Any, own: Snapshot, ruleset: RuleSet) -> None:
         self._base, self._own = base.match, own.match
+        self.guards = base.guards
         self.ruleset = ruleset
 
     def match(self, facts: Facts) -> Matched:

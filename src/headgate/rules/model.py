@@ -9,7 +9,10 @@ from typing import Any
 
 from ..limit import Limit
 
-__all__ = ["Cost", "Defaults", "KeyPart", "Lists", "Match", "Otherwise", "Plans", "Rule", "RuleSet"]
+__all__ = [
+    "AdaptiveRule", "BreakerRule", "BulkheadRule", "Cost", "Defaults", "KeyPart", "Lists", "Match",
+    "Otherwise", "Plans", "PolicyRule", "RetryRule", "Rule", "RuleSet", "SystemRule",
+]  # fmt: skip
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -125,6 +128,98 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
+class BreakerRule:
+    """When calls are refused because what they need is sick; None: as the preset has it."""
+
+    preset: str = ""
+    failure_ratio: float | None = None
+    failure_count: int | None = None
+    slow_ratio: float | None = None
+    slow_after: float | None = None
+    """Seconds from which on a call is slow."""
+    window_calls: int | None = None
+    window_seconds: float | None = None
+    minimum: int | None = None
+    wait: float | None = None
+    """Seconds it stays open."""
+    probes: int | None = None
+    ramp: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BulkheadRule:
+    """How many calls there may be at once, and who may wait for a place."""
+
+    limit: int
+    queue: int | None = None
+    wait: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class AdaptiveRule:
+    """How many calls at once are right, found out while they run."""
+
+    estimator: str = "gradient2"
+    initial: int | None = None
+    least: int | None = None
+    most: int | None = None
+    shed: tuple[tuple[int, float], ...] = ()
+    """By priority: which part of the limit it may fill."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetryRule:
+    """How often a call that failed is made again; only where the gate makes the call itself."""
+
+    attempts: int = 3
+    pause: float = 0.1
+    longest: float = 30.0
+    budget: float = 0.2
+    safe: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyRule:
+    """One policy of a rules file: what protects the calls that it matches."""
+
+    name: str
+    match: Match = Match()
+    key: tuple[KeyPart, ...] = ()
+    """Each value of it has a breaker, a bulkhead and a limit of its own."""
+    breaker: BreakerRule | None = None
+    bulkhead: BulkheadRule | None = None
+    adaptive: AdaptiveRule | None = None
+    timeout: float = 0.0
+    """Seconds that a call may take; 0: any."""
+    retry: RetryRule | None = None
+    otherwise: Otherwise | None = None
+    fallback: Otherwise | None = None
+    """What a call answers that was refused or has failed."""
+    status: int = 503
+    log_level: str = "info"
+    shadow: bool = False
+    line: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class SystemRule:
+    """When calls are turned away because this machine has too much to do."""
+
+    bounds: tuple[tuple[str, float], ...] = ()
+    """By word: cpu, load, memory, loop_lag, in_flight, response_time."""
+    shed: tuple[tuple[int, float], ...] = ()
+    """By priority: at which part of a bound it is turned away."""
+    every: float = 1.0
+    """Seconds between two looks at the machine."""
+    otherwise: Otherwise | None = None
+    status: int = 503
+    log_level: str = "info"
+    shadow: bool = False
+    name: str = "system"
+    line: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Defaults:
     """What holds for every rule that does not say otherwise."""
 
@@ -142,6 +237,8 @@ class RuleSet:
     defaults: Defaults = Defaults()
     allow: Lists | None = None
     deny: Lists | None = None
+    policies: tuple[PolicyRule, ...] = ()
+    system: SystemRule | None = None
     domain: str = ""
     """Of an Envoy configuration: the domain that its descriptors belong to."""
     source: str = ""

@@ -17,6 +17,7 @@ from .from_yaml import parse_yaml
 from .kinds import Place, Record, Whole, did_you_mean
 from .lines import SIZE, Node, shown
 from .model import Defaults, RuleSet
+from .policy_fields import POLICY, SYSTEM
 
 __all__ = [
     "FILE", "FORMATS", "Foreign", "digest_of", "format_of", "load_rules", "parse", "read_rules",
@@ -24,7 +25,7 @@ __all__ = [
 ]  # fmt: skip
 
 RULES = 20_000
-"""Rules that a file may hold."""
+"""Rules, and policies, that a file may hold."""
 SHOWN = 20
 """Errors that are gathered before reading gives up."""
 FORMATS = {"yaml": parse_yaml, "toml": parse_toml, "json": parse_json}
@@ -130,36 +131,30 @@ def _decoded(text: str | bytes, name: str) -> str:
 
 
 class RulesKind:
-    """The list of rules, which is read last: the defaults may stand below it."""
+    """A list of rules or policies, which is read last: the defaults may stand below it."""
+
+    def __init__(self, what: str, one: str) -> None:
+        self.what, self.one = what, one
 
     def read(self, node: Node, place: Place) -> Node:
         if not isinstance(node.value, list):
-            raise place.error(node, f"expected a list of rules, not {shown(node.value)}")
+            raise place.error(node, f"expected a list of {self.what}, not {shown(node.value)}")
         if len(node.value) > RULES:
-            raise place.error(node, f"more than {RULES:,} rules: {len(node.value):,}")
+            raise place.error(node, f"more than {RULES:,} {self.what}: {len(node.value):,}")
         return node
 
     def schema(self) -> dict[str, Any]:
-        return {"type": "array", "items": {"$ref": "#/$defs/rule"}, "maxItems": RULES}
+        return {"type": "array", "items": {"$ref": f"#/$defs/{self.one}"}, "maxItems": RULES}
 
 
 def _rules(found: dict[str, Any], _: Node, place: Place) -> RuleSet:
     defaults: Defaults = found.get("defaults", Defaults())
     place.defaults = {name: getattr(defaults, name) for name in ("on_error", "status", "log_level")}
-    rules: dict[str, Any] = {}
     wrong: list[RulesError] = []
-    for node in found["rules"].value if "rules" in found else ():
-        place.enter_rule(_name(node))
-        try:
-            rule = RULE.read(node, place)
-            if rule.name in rules:
-                before = rules[rule.name].line
-                raise place.error(node, f"there is a rule of this name already, on line {before}")
-            rules[rule.name] = rule
-        except RulesError as error:
-            wrong.append(error)
-            if len(wrong) == SHOWN:
-                break
+    # One name means one thing, in verdicts and in metrics.
+    names: dict[str, int] = {} if "system" not in found else {"system": found["system"].line}
+    rules = _all(found.get("rules"), RULE, place, names, wrong)
+    policies = _all(found.get("policies"), POLICY, place, names, wrong)
     for rule in rules.values() if not wrong else ():
         for name in rule.replaces:
             if name not in rules:
@@ -171,7 +166,35 @@ def _rules(found: dict[str, Any], _: Node, place: Place) -> RuleSet:
     if wrong:
         first = wrong[0]
         raise RulesError(first.problem, first.file, first.line, first.rule, tuple(wrong[1:SHOWN]))
-    return RuleSet(tuple(rules.values()), defaults, found.get("allow"), found.get("deny"))
+    return RuleSet(
+        tuple(rules.values()), defaults, found.get("allow"), found.get("deny"),
+        tuple(policies.values()), found.get("system"),
+    )  # fmt: skip
+
+
+def _all(
+    listed: Node | None,
+    kind: Record,
+    place: Place,
+    names: dict[str, int],
+    wrong: list[RulesError],
+) -> dict[str, Any]:
+    """What a list holds, by name; what is wrong with it is gathered."""
+    made: dict[str, Any] = {}
+    for node in listed.value if listed is not None else ():
+        if len(wrong) >= SHOWN:
+            break
+        place.enter_rule(_name(node))
+        try:
+            one = kind.read(node, place)
+            if one.name in names:
+                before = names[one.name]
+                raise place.error(node, f"there is a rule of this name already, on line {before}")
+            names[one.name] = one.line
+            made[one.name] = one
+        except RulesError as error:
+            wrong.append(error)
+    return made
 
 
 def _name(node: Node) -> str:
@@ -184,7 +207,9 @@ FILE = Record(
     {
         "version": Whole(1, 1),
         "defaults": DEFAULTS,
-        "rules": RulesKind(),
+        "rules": RulesKind("rules", "rule"),
+        "policies": RulesKind("policies", "policy"),
+        "system": SYSTEM,
         "allow": LISTS,
         "deny": LISTS,
     },

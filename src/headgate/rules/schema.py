@@ -10,6 +10,7 @@ from importlib.resources import files
 from typing import Any
 
 from .fields import RULE
+from .policy_fields import POLICY
 from .reading import FILE
 
 __all__ = ["rules_schema", "stored_schema", "written_schema"]
@@ -30,6 +31,7 @@ def rules_schema() -> dict[str, Any]:
                 "description": "A limit, such as 100/minute, 10/second burst 20 or 20 concurrent.",
             },
             "rule": RULE.schema(),
+            "policy": POLICY.schema(),
         },
     }
 

@@ -110,7 +110,7 @@ class Counts:
                 if found.holder() is None:
                     break
             else:
-                found = Shard(self._tally, self._cells("s:"))
+                found = Shard(self._tally, self.cells("s:"))
                 self._shards.append(found)
             self.local.holder = holder = _Holder()
             found.holder = weakref.ref(holder)
@@ -118,9 +118,10 @@ class Counts:
         return found
 
     def _tally(self, rule: str) -> Tally:
-        return Tally(self._cells(f"r:{rule}"), self._size)
+        return Tally(self.cells(f"r:{rule}"), self._size)
 
-    def _cells(self, name: str) -> Cells:
+    def cells(self, name: str) -> Cells:
+        """New cells under a name, in the shared file if it has a row left."""
         with self._lock:
             if self._slot is not None:
                 row = self._slot.row(name)

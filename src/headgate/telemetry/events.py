@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..verdict import SHED
 from .naming import text_of
 
 if TYPE_CHECKING:
@@ -18,17 +19,17 @@ LONGEST = 200
 
 
 class Event(NamedTuple):
-    """One call that was refused, or would have been."""
+    """One call that was refused, or would have been; or a change in a policy."""
 
     at: float
     """When, in seconds since the epoch."""
     rule: str
     result: str
-    """refused, denied or shadowed"""
+    """refused, denied or shadowed; of a change the new state"""
     key: str
     """Whom, as keys are shown."""
     why: str
-    """The limit that was reached; "deny list" if it was none."""
+    """The limit that was reached; "deny list" if it was none; a policy's reason."""
     retry_after: float | None
     """Seconds until the same call could pass; None if never."""
     degraded: bool = False
@@ -73,8 +74,10 @@ def noted(at: float, rule: str, result: str, key: Any, answer: Any, facts: Facts
 def event_of(facts: Facts, verdict: Verdict, at: float, name: Namer, plain: bool) -> Event:
     """The event of a refused verdict."""
     place = verdict._place
-    answer = verdict._answers[place] if place >= 0 else None
-    result = "refused" if place >= 0 else "denied"
+    answer: Any = verdict._answers[place] if place >= 0 else None
+    if place == SHED:
+        answer = verdict._shed
+    result = "denied" if answer is None else "refused"
     return _event(noted(at, verdict.rule, result, verdict._key, answer, facts), name, plain)
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from ..verdict import SHED
 from .counts import (
     ALLOWED,
     DEGRADED,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from ..decision import Ask
     from ..facts import Facts
     from ..verdict import Verdict
+    from .policies import PolicyCounts
 
 __all__ = ["Hook"]
 
@@ -39,6 +41,7 @@ class Hook:
     _counts: Counts
     _local: threading.local
     _recent: Recent
+    _policies: PolicyCounts
 
     def __init__(self, clock: Callable[[], float], times: bool) -> None:
         self.clock = clock
@@ -90,7 +93,9 @@ class Hook:
         """A call was refused, or would have been by a rule in shadow."""
         allowed, shadowed, calls = verdict.allowed, verdict._shadowed, shard[""].cells
         now = self.clock()
-        if not allowed and verdict._place < 0:
+        if not allowed and verdict._place == SHED:
+            self._shed(shard, facts, verdict, now)
+        elif not allowed and verdict._place < 0:
             name = verdict._rule.name
             calls[DENIED] += 1
             shard[name].cells[DENIED] += 1
@@ -126,6 +131,22 @@ class Hook:
             shard[name].cells[SHADOWED] += 1
             self._recent.add(noted(now, name, "shadowed", "", None, facts))
         calls[SHADOWED] += bool(shadowed)
+
+    def _shed(self, shard: Shard, facts: Facts, verdict: Verdict, now: float) -> None:
+        """A policy refused a call."""
+        name, key, shed = verdict._rule.name, verdict._key, verdict._shed
+        shard[""].cells[REFUSED] += 1
+        tally = shard[name]
+        tally.cells[REFUSED] += 1
+        if key:
+            tally.keys[key] += 1
+            tally.refused[key] += 1
+        self._policies.refused(name, shed.part)
+        self._recent.add(noted(now, name, "refused", key, shed, facts))
+
+    def noticed(self, notice: Any) -> None:
+        """Something happened in a policy: see Gate.on_notice."""
+        self._policies.noticed(notice, self.clock())
 
     # -- what a gate tells beside its verdicts: see gating.watched
 

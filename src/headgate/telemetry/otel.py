@@ -14,6 +14,7 @@ from opentelemetry.trace import get_current_span
 
 from .buckets import LATENCIES, WAITS
 from .counts import DEGRADED, GIVEN, PERMITS, RESULTS
+from .policies import CHANGES, LIMIT, PARTS, REFUSALS, STANDING, STATES
 from .report import ERRORS
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ __all__ = ["instrument", "mark_span"]
 PREFIX = "headgate.rate_limiting"
 """After `aspnetcore.rate_limiting`, whose names are kept where the thing is the same."""
 RULE, RESULT = "headgate.rule", "headgate.result"
+POLICY, PART, STATE = "headgate.policy", "headgate.part", "headgate.state"
 SHOWN = tuple(result for result in RESULTS if result != "degraded")
 
 Found = Iterable[Observation]
@@ -55,6 +57,43 @@ def instrument(
     def errors(options: CallbackOptions) -> Found:
         yield Observation(telemetry.totals(own=True).process[ERRORS])
 
+    def by_policy(first: int, label: str, words: tuple[str, ...]) -> Callable[[Any], Found]:
+        def observe(options: CallbackOptions) -> Found:
+            for policy, cells in telemetry.totals(own=True).policies.items():
+                for place, word in enumerate(words, first):
+                    if cells[place]:
+                        yield Observation(cells[place], {POLICY: policy, label: word})
+
+        return observe
+
+    def limits(options: CallbackOptions) -> Found:
+        for policy, cells in telemetry.totals(own=True).policies.items():
+            if cells[LIMIT]:
+                yield Observation(cells[LIMIT], {POLICY: policy})
+
+    def rooms(options: CallbackOptions) -> Found:
+        room = telemetry.totals(own=True).room
+        if room is not None:
+            yield Observation(room)
+
+    meter.create_observable_counter(
+        "headgate.policy.refusals", [by_policy(REFUSALS, PART, PARTS)], "{request}",
+        "Calls that policies refused, by part.",
+    )  # fmt: skip
+    meter.create_observable_counter(
+        "headgate.breaker.transitions", [by_policy(CHANGES, STATE, STATES)], "{transition}",
+        "Changes of breakers, by the new state.",
+    )  # fmt: skip
+    meter.create_observable_up_down_counter(
+        "headgate.breaker.state", [by_policy(STANDING, STATE, STATES)], "{breaker}",
+        "Breakers in each state, one for each key.",
+    )  # fmt: skip
+    meter.create_observable_gauge(
+        "headgate.adaptive.limit", [limits], "{request}", "Calls at once that are let in."
+    )
+    meter.create_observable_gauge(
+        "headgate.system.room", [rooms], "1", "Room of elastic limits, from 0 to 1."
+    )
     meter.create_observable_counter(
         f"{PREFIX}.requests", [requests], "{request}", "Decisions by rule and result."
     )

@@ -22,6 +22,7 @@ from .counts import (
     WAIT_SUM,
     WAITED,
 )
+from .policies import families_of
 from .report import AWAY, ERRORS, FAILURES, OPENED, UPDATES
 
 if TYPE_CHECKING:
@@ -125,6 +126,7 @@ def families(telemetry: Telemetry) -> Iterator[Family]:
          totals.loaded_at),
     ):  # fmt: skip
         yield f"headgate_{name}", "gauge", about, [("", (), number)]
+    yield from families_of(totals.policies, totals.room)
     for name, about, refused in (
         ("calls", "Calls of a rule's busiest keys by rank; never who they are.", False),
         ("refused", "Refused calls of a rule's busiest keys by rank.", True),

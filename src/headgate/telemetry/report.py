@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from .buckets import LATENCIES, WAITS
 from .counts import CELLS, LATENCY_SUM, PERMITS, RESULTS, WAIT_SUM, WAITED
+from .policies import GAUGES as STANDING
+from .policies import ROOM, told
 from .rolling import summary
 
 if TYPE_CHECKING:
@@ -18,7 +20,7 @@ __all__ = ["ERRORS", "Totals", "gathered", "is_gauge"]
 
 # The cells of a process.
 ERRORS, UPDATES, FAILURES, OPENED, LOADED_AT, AWAY = range(6)
-GAUGES = {"r": (PERMITS,), "s": (), "p": (LOADED_AT, AWAY)}
+GAUGES = {"r": (PERMITS,), "s": (), "p": (LOADED_AT, AWAY), "g": STANDING}
 """Cells that say how things are, not how often: those of a worker that is gone mean nothing."""
 
 
@@ -33,6 +35,10 @@ class Totals:
         self.loaded_at = 0.0
         """When the rules were loaded: of several workers, the one that has the oldest."""
         self.workers = 0
+        self.policies: dict[str, list[int]] = {}
+        """By policy."""
+        self.room: float | None = None
+        """How much room elastic limits have: of several workers, the one that has least."""
 
     def add(self, rows: Iterable[tuple[str, list[int]]], alive: bool = True) -> None:
         """Add the rows of a worker."""
@@ -46,6 +52,11 @@ class Totals:
                     cells[gauge] = 0
             if kind == "r":
                 into = self.rules.setdefault(rule, [0] * CELLS)
+            elif kind == "g":
+                into = self.policies.setdefault(rule, [0] * CELLS)
+                if cells[ROOM]:
+                    room = (cells[ROOM] - 1) / 1000
+                    self.room = room if self.room is None else min(room, self.room)
             else:
                 into = self.store if kind == "s" else self.process
             for place, count in enumerate(cells[:CELLS]):
@@ -77,6 +88,7 @@ class Totals:
                 "updates": self.process[UPDATES],
                 "loaded_at": self.loaded_at or None,
             },
+            **told(self.policies, self.room),
         }
 
 

@@ -40,6 +40,7 @@ class Stream:
         self._task: asyncio.Task[None] | None = None
         self._keep = False
         self._at = 0
+        self._changed: Event | None = None
         self._told: set[Event] = set()
         """Refusals that were known a second ago; other workers' become known a little later."""
         self.dropped = 0
@@ -87,10 +88,11 @@ class Stream:
         if at <= self._at:
             return False
         self._at = at
-        recent = telemetry.recent(RECENT)
+        recent, changes = telemetry.recent(RECENT), self._changes()
         if self._readers:
             new = [event.as_dict() for event in recent if event not in self._told]
-            chunk = as_event("second", {**second_of(telemetry), "refusals": new}, at)
+            told = {**second_of(telemetry), "refusals": new, "changes": changes}
+            chunk = as_event("second", told, at)
             if at % KEYS_EVERY == 0:
                 chunk += as_event("keys", keys_of(telemetry))
             for queue in list(self._readers):
@@ -101,6 +103,16 @@ class Stream:
                     self._drop(queue)
         self._told = set(recent)
         return True
+
+    def _changes(self) -> list[dict[str, Any]]:
+        """What changed in the policies of this process since the last time."""
+        known, new = self._changed, []
+        for change in self._telemetry.changes():
+            if change is known:
+                break
+            new.append(change)
+        self._changed = new[0] if new else known
+        return [change.as_dict() for change in new]
 
     def _drop(self, queue: asyncio.Queue[bytes | None]) -> None:
         self._readers.discard(queue)
@@ -148,6 +160,8 @@ def second_of(telemetry: Telemetry) -> dict[str, Any]:
         **rolling.times(10),
         "away": known["store"]["away"],
         "reload": known["reload"],
+        "policies": known["policies"],
+        "room": known["room"],
     }  # fmt: skip
 
 
@@ -159,6 +173,7 @@ def history_of(telemetry: Telemetry, seconds: int) -> dict[str, Any]:
         "rules": telemetry.rolling.history(seconds),
         "totals": telemetry.snapshot(),
         "refusals": [event.as_dict() for event in telemetry.recent(RECENT)],
+        "changes": [event.as_dict() for event in telemetry.changes(RECENT)],
     }
 
 

@@ -15,6 +15,7 @@ from .events import Event, Recent
 from .hook import Hook
 from .naming import namer
 from .notes import note_of, recent_of, top_of
+from .policies import GAUGES, PolicyCounts
 from .report import Totals, gathered, is_gauge, status_of
 from .rolling import Rolling
 from .shared import Area
@@ -73,11 +74,13 @@ class Telemetry(Hook):
             self._slot = self._area.claim()
             if self._slot is not None:
                 self._slot.clear("r:", PERMITS)
+                self._slot.clear("g:", *GAUGES)
         self.name = namer(self._keys, self._area.salt if self._area else secrets.token_bytes(16))
         self._ticking = threading.Lock()
         self._recent = Recent(self._keep)
         self._counts = Counts(self._top, self._slot)
         self._local = self._counts.local
+        self._policies = PolicyCounts(self._counts, self._keep)
         row = self._slot.row("p:") if self._slot is not None else None
         self._process: Any = [0] * CELLS if row is None else row
         self._base = list(self._process)
@@ -91,6 +94,8 @@ class Telemetry(Hook):
             hook = self.hook(gate.store.blocking)
             self._gates[gate] = hook
             gate.on_verdict.append(hook)
+            if hasattr(gate, "on_notice"):
+                gate.on_notice.append(self.noticed)
         return self
 
     def unwatch(self, gate: Any) -> None:
@@ -98,6 +103,8 @@ class Telemetry(Hook):
         hook = self._gates.pop(gate, None)
         if hook is not None:
             gate.on_verdict.remove(hook)
+            if hasattr(gate, "on_notice"):
+                gate.on_notice.remove(self.noticed)
             gate.watched_by(None)
 
     def close(self) -> None:
@@ -135,6 +142,7 @@ class Telemetry(Hook):
         """The sums of all workers, or of this process alone."""
         for place, value in enumerate(status_of(list(self._gates))):
             self._process[place] = value if is_gauge(place) else self._base[place] + value
+        self._policies.look(list(self._gates))
         if not own:
             totals = gathered(self._counts, self._area, self._slot)
         else:
@@ -164,6 +172,11 @@ class Telemetry(Hook):
     def recent(self, most: int = 50) -> list[Event]:
         """The last refusals, the latest first."""
         return recent_of(self._own_recent(most), self._notes(), most)
+
+    def changes(self, most: int = 50) -> list[Event]:
+        """The last changes of breakers' states in this process, and when the machine came under
+        strain, the latest first; `result` is the new state, `why` what led to it."""
+        return list(self._policies.changes.copy())[::-1][:most]
 
     def _own_recent(self, most: int) -> list[Event]:
         return self._recent.events(self.name, self.plain, most)
