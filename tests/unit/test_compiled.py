@@ -8,6 +8,7 @@ import pickle
 import runpy
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +39,7 @@ def test_it_says_which_form_runs_and_why() -> None:
 
 @native
 def test_what_was_built_is_what_is_here() -> None:
-    from headgate._native import built
-
+    built = import_module("headgate._native.built")
     here = runpy.run_path(str(ROOT / "setup.py"))["digest"]
     before = Path.cwd()
     os.chdir(ROOT)

@@ -282,7 +282,7 @@ def test_matching_loads_nothing_that_only_reading_needs() -> None:
 def test_a_star_is_any_that_is_there(
     dimension: str, there: dict[str, Any], missing: dict[str, Any]
 ) -> None:
-    given = {dimension: frozenset("*") if dimension == "methods" else ("*",)}
+    given: dict[str, Any] = {dimension: frozenset("*") if dimension == "methods" else ("*",)}
     rules = snapshot(rule("star", **given), *(rule(f"r{n}", paths=(f"/{n}",)) for n in range(20)))
     assert names(rules.match(Facts(**there))) == ["star"]
     assert names(rules.match(Facts(**missing))) == []

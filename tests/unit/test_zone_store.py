@@ -395,7 +395,8 @@ def test_strange_asks_are_errors_and_no_damage(make: Any) -> None:
     store = make()
     limit = Limit.parse("100/minute")
     assert store.decide([Ask("reset", limit, "k", least=0)])[0].allowed
-    for times in ({"ttl": 2**63 - 1}, {"ttl": -1}, {"at": 2**63}, {"max_wait": -1}):
+    strange: list[Any] = [{"ttl": 2**63 - 1}, {"ttl": -1}, {"at": 2**63}, {"max_wait": -1}]
+    for times in strange:
         with pytest.raises(ValueError, match="microseconds"):
             store.decide([Ask("take", limit, "k", token=5, **times)])
     assert store.decide([Ask("take", limit, "k")])[0].remaining == 99
