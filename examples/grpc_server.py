@@ -77,7 +77,7 @@ def main() -> list[str]:
         server.start()
         with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
             told = story(channel)
-        server.stop(None).wait()
+        server.stop(5).wait()  # in order: what is under way may end
     gate.close()
     print(*told, sep="\n")
     return told

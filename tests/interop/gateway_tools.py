@@ -50,7 +50,7 @@ class Upstream(Running):
         self.app: Any = answering()
         self.calls: list[dict[str, Any]] = []
         config = uvicorn.Config(
-            self._call, lifespan="off", proxy_headers=False, interface="asgi3",
+            self._call, http="h11", lifespan="off", proxy_headers=False, interface="asgi3",
             log_level="critical", log_config=None,
         )  # fmt: skip
         super().__init__(uvicorn.Server(config))

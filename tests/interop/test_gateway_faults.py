@@ -14,7 +14,7 @@ import pytest
 from gateway_tools import Raw, Upstream, answering, forever, gateway, head_of, raw_upstream, until
 from nginx_tools import free_port
 
-from headgate.gateway import Guard, Plan
+from headgate.gateway import Guard, Held, Plan
 from headgate.gateway.patience import Patience
 from headgate.gateway.plan import Target
 from headgate.service.settings import SettingsError
@@ -36,10 +36,14 @@ class Told(Guard):
         self.wait = wait
         self.told: list[str] = []
 
-    def enter(self) -> float:
-        return self.wait
+    def enter(self) -> object:
+        if self.wait:
+            raise Held(self.wait)
+        self.token = object()
+        return self.token
 
-    def leave(self, outcome: str, seconds: float) -> None:
+    def leave(self, token: object, outcome: str, seconds: float) -> None:
+        assert token is self.token
         assert seconds >= 0
         self.told.append(outcome)
 

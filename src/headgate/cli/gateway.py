@@ -42,6 +42,7 @@ OPTIONS = {
         ("tls-key", "FILE", "its key"),
     ),
     "where calls go": (
+        ("breaker", "off|on|WORDS", "leave a sick one alone: failures=50%,slow=2s,open=10s (off)"),
         ("host", "keep|upstream", "which Host the upstream is told (keep; for https upstream)"),
         ("connect-timeout", "TIME", "for a connection (5s)"),
         ("first-byte-timeout", "TIME", "for the beginning of a response (60s)"),
@@ -73,6 +74,7 @@ def register(commands: Any) -> None:
         group = parser.add_argument_group(title)
         for name, value, text in options:
             action = "append" if name in REPEATED else "store"
+            text = text.replace("%", "%%")  # argparse fills in its own
             group.add_argument(f"--{name}", metavar=value, help=text, action=action)
     parser.set_defaults(run=_run)
 

@@ -24,9 +24,13 @@ def register(commands: Any) -> None:
     validate.set_defaults(run=_validate)
     status = actions.add_parser("status", help="which rules are in force, and what went wrong")
     status.add_argument(
-        "source", metavar="SOURCE", help="a rules file, a status file that a program writes, a URL"
+        "source",
+        metavar="SOURCE",
+        help="a rules file, a status file that a program writes,"
+        " redis://..., or a service's http://host:port",
     )
     status.add_argument("--key", default="hg:rules", help="where in Redis they are (hg:rules)")
+    status.add_argument("--token-file", metavar="FILE", help="the token of a service's API")
     status.set_defaults(run=_status)
     publish = actions.add_parser("publish", help="put a rules file into Redis for all nodes")
     publish.add_argument("path", metavar="FILE", help="the file")
@@ -66,7 +70,10 @@ def _validate(options: argparse.Namespace) -> int:
 
 def _status(options: argparse.Namespace) -> int:
     try:
-        found = _of_redis(options) if "://" in options.source else _of_file(options.source)
+        if options.source.startswith(("http://", "https://")):
+            found = _of_service(options)
+        else:
+            found = _of_redis(options) if "://" in options.source else _of_file(options.source)
     except HeadgateError as error:
         _say(str(error))
         return 2
@@ -108,6 +115,24 @@ def _of_redis(options: argparse.Namespace) -> dict[str, Any]:
         return found
     finally:
         source.stop()
+
+
+def _of_service(options: argparse.Namespace) -> dict[str, Any]:
+    """What a running service has in force; its admin listener says the same."""
+    from http.client import HTTPException
+    from urllib.request import Request, urlopen
+
+    url = f"{options.source.rstrip('/')}/v1/rules"
+    try:
+        headers = {}
+        if options.token_file:
+            with open(options.token_file, encoding="utf-8") as file:
+                headers["Authorization"] = f"Bearer {file.read().strip()}"
+        with urlopen(Request(url, headers=headers), timeout=5) as answer:
+            found: dict[str, Any] = json.loads(answer.read())["status"]
+            return found
+    except (OSError, HTTPException, ValueError, LookupError, TypeError) as error:
+        raise HeadgateError(f"{url}: {error}") from None
 
 
 def _publish(options: argparse.Namespace) -> int:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from .app import Gateway
-from .guard import Guard
+from .breaker import BreakerGuard
+from .guard import Guard, Held
 from .plan import Plan
 
-__all__ = ["Gateway", "Guard", "Plan"]
+__all__ = ["BreakerGuard", "Gateway", "Guard", "Held", "Plan"]

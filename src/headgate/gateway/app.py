@@ -8,8 +8,10 @@ from urllib.parse import quote, unquote
 
 from ..integrations.asgi import DENIAL, RateLimitMiddleware
 from ..integrations.scopes import App, Message, Receive, Scope, Send, Words
+from ..resilience.breaker import Breaker
 from ..service.faults import Fault
 from .answers import send_fault
+from .breaker import BreakerGuard
 from .plan import Plan
 from .relay import Relay
 
@@ -31,7 +33,7 @@ class Gateway:
     plan               where calls go, and within which times; or just the upstream's URL
     limits, words      as for the ASGI middleware: limits as text, or `rules=`, or `gate=`; with
                        none of them nothing is refused
-    guard              holds calls back while the upstream is not well: see `Guard`
+    guard              holds calls back while the upstream is not well: a Breaker, or a `Guard`
     heed               remembers for how long the upstream wants no more calls
     download, upload   bytes per second of responses and of requests
     """
@@ -40,13 +42,15 @@ class Gateway:
         self,
         plan: Plan | str,
         *limits: str | Limit,
-        guard: Guard | None = None,
+        guard: Guard | Breaker | None = None,
         heed: Heed | None = None,
         download: Pace | None = None,
         upload: Pace | None = None,
         **words: Unpack[Words],
     ) -> None:
         self.plan = Plan(plan) if isinstance(plan, str) else plan
+        if isinstance(guard, Breaker):
+            guard = BreakerGuard(guard)
         self.relay = Relay(self.plan, guard=guard, heed=heed, download=download, upload=upload)
         self.gate: AsyncGate | None = None
         self._app: App = self.relay

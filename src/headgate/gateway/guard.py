@@ -11,7 +11,7 @@ from ..integrations.common import rules_of
 from ..integrations.told import Told, told
 from ..rules.keys import key_reader
 
-__all__ = ["Guard", "Heed"]
+__all__ = ["Guard", "Heed", "Held"]
 
 LONGEST = 3600.0
 KEYS = 10_000
@@ -20,19 +20,28 @@ KEYS = 10_000
 class Guard:
     """Lets everybody pass. A circuit breaker for the upstream takes this one's place.
 
-    `enter` is called before an upstream is; each call that it lets pass ends by one `leave`.
+    `enter` is called before an upstream is; each call that it lets pass gets one `leave`, as soon
+    as its response begins or it is clear that none will.
     """
 
-    def enter(self) -> float:
-        """0 lets a call pass; else it is refused, and told to come back after so many seconds."""
-        return 0.0
+    def enter(self) -> Any:
+        """What `leave` knows a call by. A `Held` if it may not be made."""
+        return None
 
-    def leave(self, outcome: str, seconds: float) -> None:
-        """How a call ended, and when its response began.
+    def leave(self, token: Any, outcome: str, seconds: float) -> None:
+        """How a call went, and for how long the upstream had to be waited for.
 
         outcome  `failure` if there was no response, or one from 500 on; `ignored` if the client
                  went away or was at fault; else `success`
         """
+
+
+class Held(Exception):
+    """A call that a guard holds back; it is told to come back after so many seconds."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(seconds)
+        self.seconds = seconds
 
 
 class Heed:

@@ -59,6 +59,8 @@ class Incoming:
         self._more = self.expected
         self._pieces: AsyncIterator[bytes] | None = None
         self._watch: asyncio.Task[None] | None = None
+        self.over_at = 0.0
+        """When all of it had been sent; 0 while it is not."""
 
     def begin(self) -> None:
         """Called before the request is sent."""
@@ -110,7 +112,9 @@ class Incoming:
             plan = self._plan
             wait = plan.first_byte + (0 if self.expected else plan.connect)
             self._patience.allow(wait if plan.first_byte else 0, "first byte")
-            self._watch = asyncio.get_running_loop().create_task(self._until_gone())
+            loop = asyncio.get_running_loop()
+            self.over_at = loop.time()
+            self._watch = loop.create_task(self._until_gone())
 
     async def _until_gone(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":

@@ -14,7 +14,7 @@ import aiohttp
 from ..integrations.scopes import Receive, Scope, ScopeFacts, Send
 from ..service.faults import Fault
 from .answers import send_fault, too_early
-from .guard import Guard, Heed
+from .guard import Guard, Heed, Held
 from .heads import request_head, response_head
 from .incoming import Incoming, length_of
 from .pace import Flow, Pace
@@ -37,6 +37,10 @@ FAULTS = {
     "too large": (413, "The request is too large."),
 }
 """By what was not awaited, the answer of a call whose response has not begun."""
+CLIENT = ("client", "pace")
+"""What is waited for where the upstream is not."""
+ARRIVAL = 10.0
+"""Seconds after which a guard does not wait for a client's request any more."""
 
 
 class Relay:
@@ -70,19 +74,20 @@ class Relay:
                 scope["headers"], client[0] if client else None, scope["scheme"], plan.trusted,
                 "" if plan.keeps_host else self.upstream.target.authority,
             )  # fmt: skip
-            wait = self.guard.enter()
-            if wait > 0:
-                raise too_early(503, "The upstream is not well.", wait)
+            call = _Call(self, scope, receive, send, facts, length)
+            try:
+                call.enter()
+            except Held as held:
+                raise too_early(503, "The upstream is not well.", held.seconds) from None
         except Fault as fault:
             await send_fault(send, fault)
             return
         if length is not None and length >= 0:
             headers.append(("content-length", str(length)))
-        call = _Call(self, scope, receive, send, facts, length)
         try:
             await call.run(headers, key)
         finally:
-            self.guard.leave(call.outcome, call.seconds)
+            call.leave("ignored")  # unless there was more to say
 
     def _heeded(self, facts: Facts | None) -> Any:
         """The key by which the upstream's wishes are kept, if this call may be made."""
@@ -103,7 +108,7 @@ class Relay:
 
 
 class _Call:
-    """One call; `outcome` and `seconds` are for the guard."""
+    """One call, and what the guard is told of it."""
 
     def __init__(
         self, relay: Relay, scope: Scope, receive: Receive, send: Send, facts: Facts | None,
@@ -116,14 +121,35 @@ class _Call:
         if relay.upload is not None and facts is not None and length != 0:
             flow = relay.upload.flow(facts)
         self._incoming = Incoming(receive, plan, self._patience, flow, length)
-        self._began = self._start = asyncio.get_running_loop().time()
-        self._started = False
-        self.outcome = "ignored"
+        self._loop = asyncio.get_running_loop()
+        self._started = self._entered = False
+        self._token: Any = None
+        self._look: asyncio.TimerHandle | None = None
 
-    @property
-    def seconds(self) -> float:
-        """Until the response began, or until it was clear that none would."""
-        return self._began - self._start
+    def enter(self) -> None:
+        """Ask the guard; a Held if the call may not be made."""
+        self._token = self._relay.guard.enter()
+        self._entered = True
+        if self._incoming.expected:
+            self._look = self._loop.call_later(ARRIVAL, self._arriving)
+
+    def leave(self, outcome: str) -> None:
+        """Tell the guard, once: what comes after the beginning of a response is not counted."""
+        if self._entered:
+            self._entered = False
+            over = self._incoming.over_at
+            # The upstream's own time: that of a client which sends slowly is not counted.
+            seconds = self._loop.time() - over if over else 0.0
+            self._relay.guard.leave(self._token, outcome, seconds)
+        if self._look is not None:
+            self._look.cancel()
+
+    def _arriving(self) -> None:
+        """A request is long in coming. If its client is, the guard waits for it no longer."""
+        if not self._incoming.over_at and self._patience.waiting in CLIENT:
+            self.leave("ignored")
+        elif not self._incoming.over_at:
+            self._look = self._loop.call_later(ARRIVAL, self._arriving)
 
     async def run(self, headers: list[tuple[str, str]], key: Any) -> None:
         """Ask the upstream, and pass its response back."""
@@ -140,7 +166,7 @@ class _Call:
             if self._patience.why:  # the error only follows from that
                 fault = self._late(TimeoutError())
             else:
-                self.outcome = "failure"
+                self.leave("ignored" if _is_unsent(error) else "failure")
                 fault = Fault(502, "The upstream could not be reached, or broke off.")
                 logger.warning("upstream %s: %r", self._relay.plan.upstream, error)
         finally:
@@ -149,7 +175,6 @@ class _Call:
                 response.close()  # does nothing to one that was read to its end
         # A response that has begun cannot become another one: the server breaks it off.
         if fault is not None and not self._started:
-            self._began = asyncio.get_running_loop().time()
             await send_fault(self._send, fault)
 
     async def _asked(self, headers: list[tuple[str, str]]) -> aiohttp.ClientResponse:
@@ -166,8 +191,7 @@ class _Call:
         status = response.status
         if not 200 <= status <= 599:
             raise aiohttp.ClientError(f"a response of status {status}")
-        self._began = asyncio.get_running_loop().time()
-        self.outcome = "failure" if status >= 500 else "success"
+        self.leave("failure" if status >= 500 else "success")
         heed = self._relay.heed
         if heed is not None:
             heed.heard(key, status, {n.lower(): value for n, value in response.headers.items()})
@@ -222,8 +246,13 @@ class _Call:
         if why == "gone":
             return None
         status, detail = FAULTS[why]
-        if why in ("first byte", "upstream", "total"):
-            self.outcome = "failure"
-        else:
-            self.outcome = "ignored"
+        # Of all the time that a call has, its client may have used up the most.
+        blamed = self._patience.waiting if why == "total" else why
+        self.leave("ignored" if blamed in CLIENT or why == "too large" else "failure")
         return Fault(status, detail, close=True)
+
+
+def _is_unsent(error: Exception) -> bool:
+    """Whether a request could not even be written: nothing is said about the upstream."""
+    known = isinstance(error, aiohttp.ClientError | OSError)
+    return isinstance(error, aiohttp.InvalidURL) or not known

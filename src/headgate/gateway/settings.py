@@ -18,6 +18,7 @@ from ..rules.following import Source
 from ..service.settings import Listen, SettingsError, runtime_folder
 from ..service.sources import source_of
 from .app import Gateway
+from .breaker import BreakerGuard, breaker_settings
 from .guard import Heed
 from .pace import Pace
 from .plan import Plan
@@ -84,6 +85,8 @@ class GatewaySettings:
     limit_rate: str = ""
     limit_rate_after: str = "0"
     heed: str = ""
+    breaker: str = "off"
+    """`on`, or when it opens and how it comes back: `failures=50%,open=10s`."""
     workers: int = 1
     drain: str = "10s"
     tls_cert: str = ""
@@ -108,6 +111,7 @@ class GatewaySettings:
             self.plan()
             for text in self.limits:
                 Limit.parse(text)
+            breaker_settings(self.breaker)
             for word in ("head_timeout", "drain"):
                 seconds_of(getattr(self, word))
         except HeadgateError:
@@ -166,7 +170,11 @@ class GatewaySettings:
                 up = Pace(self.upload, key=key, store=store, name=f"{name}-up")
             if self.heed:
                 heed = Heed(self.heed)
-            return Gateway(self.plan(), *self.limits, heed=heed, download=down, upload=up, **words)
+            plan = self.plan()
+            return Gateway(
+                plan, *self.limits, guard=BreakerGuard.of(self.breaker, plan), heed=heed,
+                download=down, upload=up, **words,
+            )  # fmt: skip
         except HeadgateError:
             raise
         except ValueError as error:

@@ -180,9 +180,11 @@ class Admin:
     # -- what there is to do
 
     async def _reset(self, told: Any, scope: Any) -> Answer:
-        answer = await reset_key(told, self._asking)
-        audit("reset", who(scope), "done", rule=told.get("rule", ""), key=told.get("key", ""))
-        return answer
+        places = await reset_key(told, self._asking)
+        names = [name for name, _ in places]
+        keys = list(dict.fromkeys(str(key) for _, key in places))
+        audit("reset", who(scope), "done", rule=", ".join(names), key=", ".join(keys))
+        return 200, [JSON], dumps({"reset": names})
 
     async def _anew(self, told: Any, scope: Any) -> Answer:
         found = await self._reload() if self._reload is not None else {}

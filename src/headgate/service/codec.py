@@ -45,4 +45,4 @@ else:
         except UnicodeDecodeError:
             raise ValueError("it is not UTF-8") from None
 
-    dumps = _encoder.encode
+    dumps = _encoder.encode  # type: ignore[assignment, unused-ignore] # the other, but in C

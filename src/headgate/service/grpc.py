@@ -11,7 +11,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .settings import Listen
+from .servers import bound
+from .settings import Listen, SettingsError
 from .worker import SETTINGS, Parts
 
 if TYPE_CHECKING:
@@ -72,9 +73,11 @@ class Pyvoy:
 
     async def start(self) -> str:
         """Start it, and say where it listens."""
-        from pyvoy import PyvoyServer
+        from pyvoy import PyvoyServer, StartupError
 
         settings = self._settings
+        if self._listen.port:
+            bound(self._listen).close()  # an error that says why, which Envoy would not
         tls: dict[str, Any] = {}
         if settings.tls_cert:
             tls = {"tls_cert": Path(settings.tls_cert), "tls_key": Path(settings.tls_key),
@@ -84,7 +87,10 @@ class Pyvoy:
             lifespan=True, env={SETTINGS: settings.as_json()}, stdout=None, stderr=None,
             additional_envoy_args=["--concurrency", "1"], **tls,
         )  # fmt: skip
-        await self._server.start()
+        try:
+            await self._server.start()
+        except StartupError as error:
+            raise SettingsError(f"gRPC cannot be served at {self._listen}: {error}") from None
         found = Listen(self._listen.host, self._server.listener_port)
         self._listen = found  # the same one when it is started again
         return str(found)
@@ -127,10 +133,13 @@ class Grpcio:
             pair = Path(settings.tls_key).read_bytes(), Path(settings.tls_cert).read_bytes()
             credentials = grpc.ssl_server_credentials([pair])
         where = str(self._listen)
-        if credentials is None:
-            port = self._server.add_insecure_port(where)
-        else:
-            port = self._server.add_secure_port(where, credentials)
+        try:
+            if credentials is None:
+                port = self._server.add_insecure_port(where)
+            else:
+                port = self._server.add_secure_port(where, credentials)
+        except RuntimeError as error:
+            raise SettingsError(f"gRPC cannot be served at {where}: {error}") from None
         await self._server.start()
         return str(Listen(self._listen.host, port, self._listen.path))
 

@@ -200,6 +200,8 @@ class Endpoint:
             self._guard.admit(authorization)
         if method not in WITH_BODY:
             return await function(None, scope)
+        if method == "PUT" and not kind and length in (b"", b"0") and not _is_chunked(scope):
+            return await function({}, scope)  # nothing to say but what the path says
         if kind != b"application/json" and not _is_json(kind):
             # A page of another site cannot send this without being asked about it first.
             raise Fault(415, "Content-Type: application/json is wanted", close=True)
@@ -217,6 +219,9 @@ async def while_there(scope: Scope, work: Coroutine[Any, Any, Result]) -> Result
         if task.done():
             return task.result()
         raise Gone
+    except asyncio.CancelledError:  # the server ends, and has waited for long enough
+        problem = "the service ends; ask another"
+        raise Fault(503, problem, headers=[(b"retry-after", b"1")], close=True) from None
     finally:
         gone.cancel()
         task.cancel()
@@ -238,6 +243,10 @@ def json_of(data: bytes) -> Any:
 
 def _is_json(kind: bytes) -> bool:
     return kind.partition(b";")[0].strip().lower() == b"application/json"
+
+
+def _is_chunked(scope: Scope) -> bool:
+    return any(name == b"transfer-encoding" for name, _ in scope["headers"])
 
 
 async def send_answer(send: Send, status: int, pairs: Pairs, body: bytes) -> None:

@@ -147,9 +147,12 @@ class Master:
     async def _keep_grpc(self, grpc: Any) -> None:
         pause = PAUSE
         while True:
+            began = time.monotonic()
             await grpc.wait()
             if self._stopping.is_set():
                 return
+            if time.monotonic() - began > CALM:
+                pause = PAUSE
             logger.error("the gRPC process ended; it is started again")
             await asyncio.sleep(pause)
             pause = min(pause * 2, LONGEST)

@@ -38,12 +38,14 @@ class _Corked:
     uvicorn writes them one after the other, and a write costs more than all else.
     """
 
-    __slots__ = ("_head", "_inner", "_write")
+    __slots__ = ("_head", "_inner", "_write", "written")
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
         self._write = inner.write
         self._head = b""
+        self.written = 0
+        """Bytes that were ever handed on."""
 
     def write(self, data: bytes) -> None:
         """Send, unless it is a head that has a body behind it."""
@@ -53,12 +55,14 @@ class _Corked:
         elif data[:9] == b"HTTP/1.1 " and data[9:10] != b"1":
             self._head = data
             return
+        self.written += len(data)
         self._write(data)
 
     def flush(self) -> None:
         """Send what is held back."""
         if self._head:
             head, self._head = self._head, b""
+            self.written += len(head)
             self._write(head)
 
     def close(self) -> None:
@@ -80,7 +84,9 @@ class _Watched:
     """Since when the head of a request is awaited; 0 if none is."""
     size = 0
     stuck = 0.0
-    """Since when the client has not read what was written to it."""
+    """Since when the client has read nothing of what was written to it."""
+    taken = 0
+    """Bytes that had left by then."""
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(_Corked(transport))  # type: ignore[misc] # that of uvicorn's
@@ -116,11 +122,16 @@ class _Watched:
         if self.since and now - self.since > seconds:
             return True
         transport = self.transport
-        if transport is None or not transport.get_write_buffer_size():
+        left = 0 if transport is None else transport.get_write_buffer_size()
+        if not left:
             self.stuck = 0.0
-        elif not self.stuck:
-            self.stuck = now
-        return bool(self.stuck) and now - self.stuck > seconds
+            return False
+        # A long answer may keep the buffer full for as long as it lasts: what counts is whether
+        # anything leaves it.
+        taken = transport.written - left
+        if not self.stuck or taken > self.taken:
+            self.stuck, self.taken = now, taken
+        return now - self.stuck > seconds
 
 
 def _protocol() -> type[Any]:

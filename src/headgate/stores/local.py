@@ -32,8 +32,8 @@ Place: TypeAlias = tuple[Any, Any, Any]
 """A table, a handle in it, and the rule that holds for it."""
 
 
-LONGEST = 1 << 53
-"""In microseconds, 285 years: what a time to live stays below."""
+LONGEST = 1 << 62
+"""In microseconds: so much as a time to live means that it has no end."""
 
 
 class LocalStore:
@@ -364,8 +364,8 @@ def check_op(ask: Ask) -> None:
     if ask.op not in OPS:
         raise ValueError(f"unknown op {ask.op!r}; known are {', '.join(OPS)}")
     check_cost(ask.cost)
-    if not (0 <= ask.ttl < LONGEST and -LONGEST < ask.at < LONGEST and ask.max_wait >= 0):
-        raise ValueError(f"times of an ask are whole microseconds below 2**53, not {ask!r}")
+    if not (0 <= ask.ttl <= LONGEST and -LONGEST < ask.at < LONGEST and ask.max_wait >= 0):
+        raise ValueError(f"times of an ask are whole microseconds up to 2**62, not {ask!r}")
 
 
 def _looking(ask: Ask) -> Ask:

@@ -146,14 +146,15 @@ class Core:
                 self.told(token, FAILURE)
         return outcome == FAILURE
 
-    def told(self, token: Any, outcome: int) -> None:
-        """How a call went, said in so many words."""
+    def told(self, token: Any, outcome: int, seconds: float | None = None) -> None:
+        """How a call went, said in so many words; and how long it took, if not since it began."""
         now = self._micros()
         with self._lock:
             self._drain(now)
             if type(token) is tuple:
                 token = token[0], (token[1] + self._offset) // 1000
-            slow = self._machine.record(token, outcome, now)
+            took = None if seconds is None else round(seconds * 1e6)
+            slow = self._machine.record(token, outcome, now, took)
             if outcome == SUCCESS:
                 self._successes += 1
             elif outcome == FAILURE:

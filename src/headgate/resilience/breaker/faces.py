@@ -104,9 +104,12 @@ class Faces(Core):
         """A token for one call, for `record`; BreakerOpen if it may not be made."""
         return self.enter()
 
-    def record(self, token: Any, outcome: int = SUCCESS) -> None:
-        """How the call of a token went: SUCCESS, FAILURE or IGNORED. Once for each token."""
-        self.told(token, outcome)
+    def record(self, token: Any, outcome: int = SUCCESS, seconds: float | None = None) -> None:
+        """How the call of a token went: SUCCESS, FAILURE or IGNORED. Once for each token.
+
+        seconds   how long it took, where that is not the time since `admit`
+        """
+        self.told(token, outcome, seconds)
 
     def __enter__(self) -> Permit:
         permit = Permit(self, self.enter())

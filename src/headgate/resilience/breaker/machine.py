@@ -102,15 +102,18 @@ class Machine:
             return self.ticket, now
         return (self.ticket, now) if STATES[state].passes == "all" else None
 
-    def record(self, token: Any, outcome: int, now: int) -> bool:
-        """How a call went; the answer is whether it was slow."""
+    def record(self, token: Any, outcome: int, now: int, took: int | None = None) -> bool:
+        """How a call went, and how long it took if somebody knows better than we do.
+
+        The answer is whether it was slow.
+        """
         if type(token) is Probe:
             ticket, started = token.ticket, token.started
         elif type(token) is tuple:
             ticket, started = token
         else:
             ticket, started = token, now  # nobody asked when it began
-        slow = now - started > self.slow_after
+        slow = (now - started if took is None else took) > self.slow_after
         if ticket != self.ticket:
             return slow
         if self.state == HALF_OPEN:

@@ -6,15 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 from ...decision import Ask
 from ..codec import dumps
-from ..faults import missing, wrong
+from ..faults import Fault, missing, wrong
 from ..http import JSON, Answer
 from ..tokens import key_from
 from .calls import call_of
 
 if TYPE_CHECKING:
+    from ...keys import Key
     from ..asking import Asking
 
 __all__ = ["reset_key", "rules_told", "status_told"]
+
+AGAIN = (b"retry-after", b"1")
 
 
 def status_told(gate: Any) -> dict[str, Any]:
@@ -48,8 +51,11 @@ async def rules_told(gate: Any) -> Answer:
     return 200, [JSON], dumps({"status": status, "rules": rules})
 
 
-async def reset_key(told: Any, asking: Asking) -> Answer:
-    """POST /v1/reset: forget what a key has used under a rule, or a call under all of its rules."""
+async def reset_key(told: Any, asking: Asking) -> list[tuple[str, Key]]:
+    """POST /v1/reset: forget what a key has used under a rule, or a call under all of its rules.
+
+    Returns the limits, by their ids, and the keys.
+    """
     if type(told) is dict and "rule" in told and "key" in told:
         try:
             key = key_from(told["key"])
@@ -66,6 +72,8 @@ async def reset_key(told: Any, asking: Asking) -> Answer:
         places = [(limit, bound.key) for bound in matched.bounds for limit in bound.limits]
     asks = [Ask("reset", limit, key, 1, asking.gate.name) for limit, key in places]
     if asks:
-        await asking.decide(asks)
+        found = await asking.decide(asks)
+        if any(each.degraded for each in found):  # a stand-in forgot what it alone knew
+            raise Fault(503, "the store is away: nothing is reset", headers=[AGAIN])
         asking.gate._desk.came_back(asks)
-    return 200, [JSON], dumps({"reset": [limit.id for limit, _ in places]})
+    return [(limit.id, key) for limit, key in places]

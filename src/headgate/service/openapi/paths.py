@@ -43,6 +43,7 @@ def _operation(
     answer: Any,
     *,
     asks: Any = None,
+    optional: bool = False,
     verdict: bool = False,
     found: bool = True,
     parameters: tuple[Any, ...] = (),
@@ -64,7 +65,7 @@ def _operation(
     responses["200"] = told
     made: dict[str, Any] = {"operationId": name, "summary": summary, "responses": responses}
     if asks is not None:
-        made["requestBody"] = {"required": True, "content": _json(asks)}
+        made["requestBody"] = {"required": not optional, "content": _json(asks)}
         responses.update(
             (code, {"$ref": f"#/components/responses/{problem}"}) for code, problem in BODY.items()
         )
@@ -146,7 +147,7 @@ PATHS: dict[str, Any] = {
             asks={"type": "object", "additionalProperties": False,
                   "properties": {"ttl": {"type": ["number", "null"], "minimum": 0.001,
                                          "maximum": 3600}}},
-            found=False, parameters=(TOKEN,),
+            optional=True, found=False, parameters=(TOKEN,),
         ),
         "delete": _operation(
             "release", "Give back, and say how the call ended",

@@ -15,5 +15,5 @@ cdef class Core:
     cpdef enter(self)
     cpdef passed(self, token, result)
     cpdef failed(self, token, error)
-    cpdef told(self, token, outcome)
+    cpdef told(self, token, outcome, seconds=*)
     cdef _enter(self)
