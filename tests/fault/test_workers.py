@@ -96,7 +96,8 @@ def gunicorn(path: Path, *options: str) -> contextlib.AbstractContextManager[Ser
 
 
 def uvicorn(path: Path, *options: str, **env: str) -> contextlib.AbstractContextManager[Server]:
-    return running(path, "uvicorn", "--uds", str(path / "s"), *options, "application:asgi", **env)
+    flags = ("--uds", str(path / "s"), "--http", "h11")  # whose answers `ask` can read
+    return running(path, "uvicorn", *flags, *options, "application:asgi", **env)
 
 
 def line_of(mark: str) -> str:

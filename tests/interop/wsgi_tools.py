@@ -316,7 +316,8 @@ class Battery:
         assert client.ask("/login", "POST", Host="shop.example").status == 401
         for path in ("/login", "//login", "/login/", "/%6Cogin", "/x/../login", "/login?a=1"):
             assert client.ask(path, "POST", Host="SHOP.example:80").status == 429, path
-        assert client.ask("/login", "post", Host="shop.example").status == 429
+        # A server may also refuse a method in small letters by itself.
+        assert client.ask("/login", "post", Host="shop.example").status in (400, 429)
         assert client.ask("/login", "POST", Host="other.example").status == 401
 
     def test_what_is_known_of_a_call(self) -> None:

@@ -54,6 +54,8 @@ class Verdict:
     shadowed: tuple[str, ...] = ()
     delay: float = 0.0
     exempt: str = ""
+    why: str = ""
+    """Why a policy refused, where one did."""
     key: Key = ""
     held: Held | None = field(default=None, compare=False)
     """What `client.release` or `client.settle` ends."""
