@@ -9,7 +9,7 @@ import json
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 from ..addresses import Trusted
 from ..answers import too_large
@@ -18,11 +18,13 @@ from ..problems import Replace, refusal_body
 from ..rules.model import KeyPart, Rule, RuleSet
 
 if TYPE_CHECKING:
+    from ..clock import Clock
     from ..facts import Facts
     from ..gate import AsyncGate, Gate, Verdict
 
 __all__ = [
     "Answer",
+    "CommonWords",
     "Find",
     "Finder",
     "gate_of",
@@ -47,6 +49,34 @@ class Answer(NamedTuple):
     status: int
     headers: list[tuple[str, str]]
     body: bytes
+
+
+class CommonWords(TypedDict, total=False):
+    """What every adapter may be told by name; the gate's own kind each adds itself."""
+
+    rules: Any
+    """A rules file, its text, a RuleSet or a source, in place of limits as text."""
+    key: str | Sequence[str]
+    """What limits as text are counted by."""
+    store: Any
+    user: Finder | None
+    """What is known of a call: this and the next five are functions of the request."""
+    device: Finder | None
+    api_key: Finder | None
+    origin: Finder | None
+    attributes: Finder | None
+    priority: Finder | None
+    trusted: Trusted | Sequence[str] | str | None
+    """The proxies whose word on the client's address is taken."""
+    body: Replace | None
+    """A refusal's own body: a function of the verdict and the Accept header."""
+    failed: Finder | None
+    """Whether a response is a failure; else its status says."""
+    name: str
+    """The namespace of the gate, and what headers call its limits; the rest is the gate's too."""
+    clock: Clock | None
+    room: Callable[[], float] | None
+    functions: Mapping[str, Callable[..., Any]] | None
 
 
 def rules_of(

@@ -6,18 +6,27 @@ Django has the same words for a request that came by ASGI. Nothing is read that 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Unpack
 
 from ..addresses import Trusted, client_address
 from ..facts import NOTHING, Facts
 from ..gate import Gate
 from ..paths import normal_path
 from ..rules.patterns import host_of
-from .common import Answer, Find, Finder, gate_of, known_of, refusal, succeeded, trusted_of
+from .common import (
+    Answer,
+    CommonWords,
+    Find,
+    Finder,
+    gate_of,
+    known_of,
+    refusal,
+    succeeded,
+    trusted_of,
+)
 
 if TYPE_CHECKING:
-    from ..clock import Clock
     from ..gate import AsyncGate, Verdict
     from ..limit import Limit
     from ..problems import Replace
@@ -108,34 +117,11 @@ class EnvironFacts(Facts):
         return known.get(name, UNKNOWN[name])
 
 
-class Words(TypedDict, total=False):
+class Words(CommonWords, total=False):
     """What an adapter may be told by name."""
 
-    rules: Any
-    """A rules file, its text, a RuleSet or a source, in place of limits as text."""
     gate: Gate | AsyncGate | None
-    """A gate that exists already, in place of both."""
-    key: str | Sequence[str]
-    """What limits as text are counted by."""
-    store: Any
-    user: Finder | None
-    """What is known of a call: this and the next five are functions of the request."""
-    device: Finder | None
-    api_key: Finder | None
-    origin: Finder | None
-    attributes: Finder | None
-    priority: Finder | None
-    trusted: Trusted | Sequence[str] | str | None
-    """The proxies whose word on the client's address is taken."""
-    body: Replace | None
-    """A refusal's own body: a function of the verdict and the Accept header."""
-    failed: Finder | None
-    """Whether a response is a failure; else its status says."""
-    name: str
-    """The namespace of the gate; this and the rest are its own."""
-    clock: Clock | None
-    room: Callable[[], float] | None
-    functions: Mapping[str, Callable[..., Any]] | None
+    """A gate that exists already, in place of limits and rules."""
 
 
 class EnvironGate:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from ..addresses import Trusted, client_address
 from ..facts import NOTHING, Facts
@@ -17,10 +17,19 @@ from ..gate import AsyncGate
 from ..gating.permit import ASYNC_NOTHING
 from ..paths import normal_path
 from ..rules.patterns import host_of
-from .common import Answer, Find, Finder, gate_of, known_of, refusal, succeeded, trusted_of
+from .common import (
+    Answer,
+    CommonWords,
+    Find,
+    Finder,
+    gate_of,
+    known_of,
+    refusal,
+    succeeded,
+    trusted_of,
+)
 
 if TYPE_CHECKING:
-    from ..clock import Clock
     from ..gate import AsyncVerdict
     from ..limit import Limit
     from ..problems import Replace
@@ -175,34 +184,11 @@ def with_headers(message: Message, verdict: AsyncVerdict) -> Message:
         return message
 
 
-class Words(TypedDict, total=False):
-    """What an adapter may be told by name."""
+class Words(CommonWords, total=False):
+    """What an adapter may be told by name; `failed` sees the message that starts a response."""
 
-    rules: Any
-    """A rules file, its text, a RuleSet or a source, in place of limits as text."""
     gate: AsyncGate | None
-    """A gate that exists already, in place of both."""
-    key: str | Sequence[str]
-    """What limits as text are counted by."""
-    store: Any
-    user: Finder | None
-    """What is known of a call: this and the next five are functions of the request."""
-    device: Finder | None
-    api_key: Finder | None
-    origin: Finder | None
-    attributes: Finder | None
-    priority: Finder | None
-    trusted: Trusted | Sequence[str] | str | None
-    """The proxies whose word on the client's address is taken."""
-    body: Replace | None
-    """A refusal's own body: a function of the verdict and the Accept header."""
-    failed: Finder | None
-    """Whether a response is a failure, by the message that starts it; else its status says."""
-    name: str
-    """The namespace of the gate, and what headers call its limits; the rest is the gate's too."""
-    clock: Clock | None
-    room: Callable[[], float] | None
-    functions: dict[str, Callable[..., Any]] | None
+    """A gate that exists already, in place of limits and rules."""
 
 
 class ScopeGate:

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from ...calendar import duration
 from ...errors import StoreError
+from ..words import seconds_of, whole_of, yes_of
 
 __all__ = ["Options", "Place", "read_address", "safe"]
 
@@ -92,28 +92,9 @@ def _is_token(text: str) -> bool:
     return re.fullmatch(r"[\x21-\x7e]{1,4096}", text) is not None
 
 
-def _seconds(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return duration(text, "it") / 1_000_000
-
-
-def _whole(text: str) -> int:
-    if not re.fullmatch(r"[0-9]{1,9}", text):
-        raise ValueError(f"is a whole number, not {text!r}")
-    return int(text)
-
-
-def _yes(text: str) -> bool:
-    if text.lower() not in ("yes", "no", "true", "false", "1", "0"):
-        raise ValueError(f"is yes or no, not {text!r}")
-    return text.lower() in ("yes", "true", "1")
-
-
 _READERS: dict[str, Callable[[str], Any]] = {
-    "budget": _seconds, "connect_timeout": _seconds, "on_error": str, "nodes": _whole,
-    "cache": _yes, "write_back": _yes, "coalesce": _yes, "token": str, "token_file": str,
+    "budget": seconds_of, "connect_timeout": seconds_of, "on_error": str, "nodes": whole_of,
+    "cache": yes_of, "write_back": yes_of, "coalesce": yes_of, "token": str, "token_file": str,
     "ssl_ca_certs": str, "ssl_certfile": str, "ssl_keyfile": str,
 }  # fmt: skip
 assert set(_READERS) == {field.name for field in fields(Options)}
@@ -154,7 +135,7 @@ def _read(address: str) -> tuple[Place, Options]:
         if name in options:
             raise ValueError(f"{name!r} is given twice")
         try:
-            options[name] = _yes(text) if name == "tls" else _READERS[name](text)
+            options[name] = yes_of(text) if name == "tls" else _READERS[name](text)
         except ValueError as error:
             raise ValueError(f"{name} {error}") from None
     if options.pop("tls", tls) != tls:

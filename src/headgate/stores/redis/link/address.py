@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from ....errors import StoreError
+from ...words import seconds_of, whole_of, yes_of
 from .target import Target
 
 __all__ = ["SCHEMES", "Options", "read_address", "safe"]
@@ -56,35 +57,16 @@ class Options:
         return replace(self, **{name: value for name, value in given.items() if value is not None})
 
 
-def _seconds(text: str) -> float:
-    match = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)(us|ms|s|)", text)
-    if match is None:
-        raise ValueError(f"is a time such as 20ms, 1s or 0.02, not {text!r}")
-    return float(match[1]) * {"us": 1e-6, "ms": 1e-3, "s": 1.0, "": 1.0}[match[2]]
-
-
-def _whole(text: str) -> int:
-    if not re.fullmatch(r"\d+", text):
-        raise ValueError(f"is a whole number, not {text!r}")
-    return int(text)
-
-
-def _yes(text: str) -> bool:
-    if text.lower() not in ("yes", "no", "true", "false", "1", "0"):
-        raise ValueError(f"is yes or no, not {text!r}")
-    return text.lower() in ("yes", "true", "1")
-
-
 _OURS: dict[str, Callable[[str], Any]] = {
-    "budget": _seconds, "connect_timeout": _seconds, "prefix": str, "tag": str,
-    "on_error": str, "nodes": _whole, "cache": _yes, "coalesce": _yes,
-    "write_back": _yes,
+    "budget": seconds_of, "connect_timeout": seconds_of, "prefix": str, "tag": str,
+    "on_error": str, "nodes": whole_of, "cache": yes_of, "coalesce": yes_of,
+    "write_back": yes_of,
 }  # fmt: skip
-_CONNECTION: dict[str, Callable[[str], Any]] = {"db": _whole, "client_name": str}
+_CONNECTION: dict[str, Callable[[str], Any]] = {"db": whole_of, "client_name": str}
 _SENTINEL: dict[str, Callable[[str], Any]] = {"sentinel_username": str, "sentinel_password": str}
 _TLS: dict[str, Callable[[str], Any]] = {
     "ssl_ca_certs": str, "ssl_certfile": str, "ssl_keyfile": str, "ssl_cert_reqs": str,
-    "ssl_check_hostname": _yes,
+    "ssl_check_hostname": yes_of,
 }  # fmt: skip
 assert set(_OURS) == {field.name for field in fields(Options)}
 
