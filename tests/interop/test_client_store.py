@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import subprocess
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -495,3 +497,21 @@ def test_leases_come_from_the_service(service: Service) -> None:
     assert far.decide([Ask("check", Limit.parse(f"1600/hour {EVER} lease"), "k")])[0].remaining == (
         1500
     )
+
+
+def test_the_connection_of_a_thread_that_ended_is_closed(service: Service) -> None:
+    limiter = Limiter("100/minute", store=url(service, "coalesce=no"))
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for _ in range(3):
+            thread = threading.Thread(target=limiter.hit, args=("k",))
+            thread.start()
+            thread.join()
+        del thread
+        gc.collect()
+        forgotten = Limiter("100/minute", store=url(service, "coalesce=no"))  # and never closed
+        forgotten.hit("k")
+        del forgotten
+        gc.collect()
+    limiter.close()
+    assert [str(each.message) for each in told if each.category is ResourceWarning] == []

@@ -8,6 +8,7 @@ import json
 import select
 import socket
 import ssl
+import weakref
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from time import monotonic
 from typing import Any, NamedTuple
@@ -85,6 +86,8 @@ class Line:
 
     def __init__(self, place: Place, sock: socket.socket, bearer: str) -> None:
         self._sock = _Socket(sock)
+        # The line of a thread that has ended, or of a store that nobody closed.
+        weakref.finalize(self, sock.close).atexit = False
         self._http = HTTPConnection(place.host, place.port or None)
         self._http.auto_open = 0  # a lost connection is lost, never made again in a call
         self._http.sock = self._sock
