@@ -130,6 +130,36 @@ def test_an_upstream_that_hangs_up_between_two_calls() -> None:
             assert client.get(front.url).text == "hello"
 
 
+@pytest.mark.parametrize(
+    ("method", "content", "expected"),
+    [("GET", None, 200), ("DELETE", None, 200), ("POST", None, 502), ("PUT", b"x", 502)],
+)
+def test_a_connection_that_breaks_under_its_second_call(
+    method: str, content: bytes | None, expected: int
+) -> None:
+    """Sent again is only what may arrive twice, once, and never what a new connection broke."""
+    asked: list[bytes] = []
+
+    def handle(connection: socket.socket) -> None:
+        for _ in range(2):
+            asked.append(request(connection))
+            if len(asked) in {1, 3}:
+                connection.sendall(OK)
+            else:
+                return
+
+    with (
+        raw_upstream(handle) as port,
+        gateway(f"http://127.0.0.1:{port}") as front,
+        httpx.Client() as client,
+    ):
+        assert client.get(front.url).status_code == 200
+        assert client.request(method, front.url, content=content).status_code == expected
+        if expected == 200:  # the third was answered: now the used connection, and a new one, break
+            assert client.get(front.url).status_code == 502
+    assert len([one for one in asked if one]) == (5 if expected == 200 else 2)
+
+
 def test_an_upstream_that_comes_back() -> None:
     port = free_port()
     with gateway(f"http://127.0.0.1:{port}") as front:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import aiohttp
 from aiohttp import ClientHandlerType, ClientRequest, ClientResponse
 from multidict import CIMultiDict
@@ -12,6 +14,11 @@ from .plan import Plan, Target
 __all__ = ["Lost", "Upstream"]
 
 BUFFER = 64 << 10
+BROKEN = (
+    aiohttp.ClientOSError, aiohttp.ServerDisconnectedError, aiohttp.ClientConnectionResetError,
+)  # fmt: skip
+SAFE_TWICE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"})
+"""Methods whose effect is the same when a request arrives twice (RFC 9110, 9.2.2)."""
 
 
 class Lost(aiohttp.ClientError):
@@ -24,8 +31,13 @@ async def once(request: ClientRequest, handler: ClientHandlerType) -> ClientResp
         return await handler(request)
     except aiohttp.ClientConnectorError:  # nothing was sent, and nothing is repeated
         raise
-    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+    except BROKEN as error:
         raise Lost(str(error) or "the connection was closed") from error
+
+
+async def used_before(session: object, trace: SimpleNamespace, params: object) -> None:
+    """Note that a request goes out on a connection that others used before it."""
+    trace.trace_request_ctx.used_before = True
 
 
 class Upstream:
@@ -39,7 +51,11 @@ class Upstream:
     async def request(
         self, method: str, path: str, query: str, headers: list[tuple[str, str]], body: object
     ) -> ClientResponse:
-        """Send a request; the response has begun, and its body is to be read."""
+        """Send a request; the response has begun, and its body is to be read.
+
+        An upstream may close a connection at the very moment when its next request is sent. So
+        what may arrive twice, and has no body, is sent once more if a used connection broke.
+        """
         session = self._session
         if session is None:
             session = self._session = self._opened()
@@ -48,9 +64,18 @@ class Upstream:
             scheme=target.scheme, host=target.host, port=target.port,
             path=target.prefix + path, query_string=query, encoded=True,
         )  # fmt: skip
-        return await session.request(
-            method, url, headers=CIMultiDict(headers), data=body, allow_redirects=False
-        )
+        again = body is None and method in SAFE_TWICE
+        while True:
+            way = SimpleNamespace(used_before=False)
+            try:
+                return await session.request(
+                    method, url, headers=CIMultiDict(headers), data=body,
+                    allow_redirects=False, trace_request_ctx=way,
+                )  # fmt: skip
+            except Lost:
+                if not (again and way.used_before):
+                    raise
+                again = False
 
     def _opened(self) -> aiohttp.ClientSession:
         plan = self._plan
@@ -64,8 +89,11 @@ class Upstream:
                 limit=plan.connections, keepalive_timeout=plan.keepalive,
                 ssl=True if plan.tls is None else plan.tls,
             )  # fmt: skip
+        watch = aiohttp.TraceConfig()
+        watch.on_connection_reuseconn.append(used_before)
         return aiohttp.ClientSession(
             connector=connector,
+            trace_configs=[watch],
             # The rest of the time-outs is kept by Patience.
             timeout=aiohttp.ClientTimeout(total=None, connect=plan.connect or None),
             auto_decompress=False,
