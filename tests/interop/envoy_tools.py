@@ -49,6 +49,7 @@ class Process:
         self._folder = tempfile.TemporaryDirectory()
         self._place = Path(self._folder.name, "address")
         self._log = Path(self._folder.name, "log")
+        self._last_words = ""
         arguments = [
             "--config-yaml", json.dumps(config), "--admin-address-path", str(self._place),
             "--use-dynamic-base-id", "--concurrency", "1", "--log-level", "warning",
@@ -91,13 +92,15 @@ class Process:
 
     def log(self) -> str:
         """What it has written."""
-        return self._log.read_text()
+        return self._log.read_text() if self._log.exists() else self._last_words
 
     def kill(self) -> None:
         """End it at once."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGKILL)
         self.process.wait()
+        self._last_words = self.log()
+        self._folder.cleanup()
 
 
 @contextlib.contextmanager

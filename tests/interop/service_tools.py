@@ -85,6 +85,7 @@ class Running:
         )  # fmt: skip
         self.said: list[str] = []
         self.where: dict[str, str] = {}
+        self._drain = threading.Thread(target=self._read_on, daemon=True)
         if wait:
             self._listen()
 
@@ -99,8 +100,11 @@ class Running:
                 break
         else:
             raise AssertionError(f"it ended: {self.log()}")
-        drain = threading.Thread(target=self.process.stdout.read, daemon=True)
-        drain.start()
+        self._drain.start()
+
+    def _read_on(self) -> None:
+        assert self.process.stdout is not None
+        self.process.stdout.read()
 
     def client(self, name: str = "http") -> Client:
         """A client of one of the listeners."""
@@ -136,6 +140,10 @@ class Running:
                 self.process.kill()
                 self.process.wait()
             self._log.close()
+            if self._drain.ident is not None:
+                self._drain.join(5)
+            if self.process.stdout is not None and not self._drain.is_alive():
+                self.process.stdout.close()  # whoever still writes to it holds the thread
 
 
 @contextlib.contextmanager

@@ -63,6 +63,12 @@ def says(answer: bytes) -> Callable[[socket.socket], None]:
     return handle
 
 
+def answer_one(listener: socket.socket) -> None:
+    connection, _ = listener.accept()
+    with connection:
+        says(OK)(connection)
+
+
 def test_nobody_is_there() -> None:
     guard = Told()
     with gateway(f"http://127.0.0.1:{free_port()}", guard=guard) as front:
@@ -165,7 +171,7 @@ def test_an_upstream_that_comes_back() -> None:
     with gateway(f"http://127.0.0.1:{port}") as front:
         assert httpx.get(front.url).status_code == 502
         listener = socket.create_server(("127.0.0.1", port))
-        thread = threading.Thread(target=lambda: says(OK)(listener.accept()[0]))
+        thread = threading.Thread(target=answer_one, args=(listener,))
         thread.start()
         assert httpx.get(front.url).status_code == 200
         thread.join(10)
@@ -279,7 +285,7 @@ def test_an_upstream_on_a_unix_socket(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path)
         listener.listen()
-        thread = threading.Thread(target=lambda: says(OK)(listener.accept()[0]))
+        thread = threading.Thread(target=answer_one, args=(listener,))
         thread.start()
         with gateway(f"unix:{path}") as front:
             assert httpx.get(front.url).text == "hello"
