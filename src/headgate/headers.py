@@ -15,7 +15,10 @@ from typing import NamedTuple
 from .decision import Decision, JointDecision
 from .limit import Limit
 
-__all__ = ["FORMATS", "Part", "alone", "each", "header_pairs", "policy_name", "retry_seconds"]
+__all__ = [
+    "FORMATS", "STRUCTURED", "Part", "Policy", "alone", "each", "header_pairs", "policy_name",
+    "policy_of", "retry_seconds", "state_of",
+]  # fmt: skip
 
 Pairs = list[tuple[str, str]]
 
@@ -93,11 +96,15 @@ def alone(name: str, decision: Decision, form: str) -> list[tuple[bytes, bytes]]
     if form not in STRUCTURED or isinstance(decision, JointDecision):
         return None
     source = decision._source
-    policy = _policy(name, source.limit)
     left, _, reset = decision._look()
+    return state_of(policy_of(name, source.limit), left, reset, source.per_second)
+
+
+def state_of(policy: Policy, left: int, reset: int, per_second: int) -> list[tuple[bytes, bytes]]:
+    """A policy and what is left of it, as bytes; `reset` is in the limit's own units of time."""
     state = f"{policy.start}{left if left < LARGEST else LARGEST}"
     if policy.timed and reset >= 0:
-        wait = -(-reset // source.per_second)
+        wait = -(-reset // per_second)
         state = f"{state};t={policy.window if wait > policy.window > 0 else wait}"
     return [policy.raw, (b"ratelimit", state.encode())]
 
@@ -141,7 +148,8 @@ def each(parts: Sequence[tuple[str, Decision]]) -> Iterator[tuple[str, Decision]
 _policies: dict[tuple[str, str], Policy] = {}
 
 
-def _policy(name: str, limit: Limit) -> Policy:
+def policy_of(name: str, limit: Limit) -> Policy:
+    """What is told of a limit under a name."""
     try:
         return _policies[name, limit.text]
     except KeyError:
@@ -186,7 +194,7 @@ def _structured(parts: Sequence[tuple[str, Decision]], partition_key: str | byte
         raw = partition_key.encode() if isinstance(partition_key, str) else partition_key
         key = f";pk=:{b64encode(raw).decode()}:"
     for name, decision in _tightest(parts):
-        policy = _policy(name, decision.limit)
+        policy = policy_of(name, decision.limit)
         remaining = decision.remaining
         state = policy.start + str(remaining if remaining < LARGEST else LARGEST)
         wait = _wait(policy, decision)
@@ -225,7 +233,7 @@ def _binding(parts: Sequence[tuple[str, Decision]]) -> Binding | None:
     """What refuses longest, else what has the least left; they cannot say "at once"."""
     found = []
     for name, decision in each(parts):
-        policy = _policy(name, decision.limit)
+        policy = policy_of(name, decision.limit)
         wait = _wait(policy, decision)
         if wait >= 0:
             found.append((_order(decision), policy, decision, wait))
@@ -242,7 +250,7 @@ def _combined(parts: Sequence[tuple[str, Decision]], _: object) -> Pairs:
         return []
     windows: dict[int, int] = {}
     for name, decision in _tightest(parts):
-        policy = _policy(name, decision.limit)
+        policy = policy_of(name, decision.limit)
         if policy.window:  # of two with the same quota the longer is the stricter, and tells all
             windows[policy.quota] = max(policy.window, windows.get(policy.quota, 0))
     policies = ", ".join(f"{quota};w={window}" for quota, window in windows.items())

@@ -30,6 +30,22 @@ def test_counts_are_off_by_no_more_than_they_say(stream: list[int], size: int) -
     assert all(key in sketch for key, count in true.items() if count > sketch.floor)
 
 
+@given(st.lists(st.lists(st.integers(0, 30), max_size=40)), st.integers(1, 6))
+def test_many_at_once_are_counted_as_well(batches: list[list[int]], size: int) -> None:
+    sketch, true = Sketch(size), Counter[str]()
+    for batch in batches:
+        keys = [f"key {min(number, 31 - number)}" for number in batch]
+        true.update(keys)
+        more = sketch.with_more(keys)
+        sketch.add(keys)
+        assert (more, more.errors, more.floor) == (sketch, sketch.errors, sketch.floor)
+        assert len(sketch) <= 2 * size
+        assert sketch.floor * size <= true.total()
+        for key, count, error in sketch.top(100):
+            assert count - error <= true[key] <= count
+        assert all(key in sketch for key, count in true.items() if count > sketch.floor)
+
+
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 20))))
 def test_several_sketches_together(stream: list[tuple[int, int]]) -> None:
     sketches, true = [Sketch(4) for _ in range(3)], Counter[str]()

@@ -22,6 +22,7 @@ __all__ = ["Index", "Look"]
 
 ROOM = 8  # so many rules are as quickly asked one by one as looked up
 DEPTH = 4
+KEPT, LONG = 1024, 128  # so many paths are remembered, if they have no more characters than this
 
 Entry = tuple[Compiled, list[Condition]]
 """A rule and its conditions that are not settled yet."""
@@ -135,6 +136,8 @@ def _paths(exact: dict[str, Leaf], tree: dict[Any, Leaf], routes: dict[str, Leaf
     for (parts, least), leaf in tree.items():
         trie.add(parts, least, leaf)
     trees = bool(tree)
+    seen: dict[str, list[Leaf]] = {}
+    """What was found for the last paths: most come again and again."""
 
     def look(facts: Facts, found: Found) -> None:
         path, route = facts.path, facts.route
@@ -145,7 +148,14 @@ def _paths(exact: dict[str, Leaf], tree: dict[Any, Leaf], routes: dict[str, Leaf
             elif leaf is not None:
                 leaf.gather(facts, found)
             if trees:
-                for leaf in trie.find(path):
+                leaves = seen.get(path)
+                if leaves is None:
+                    leaves = trie.find(path)
+                    if len(path) <= LONG:
+                        if len(seen) >= KEPT:
+                            seen.clear()
+                        seen[path] = leaves
+                for leaf in leaves:
                     _add(leaf, facts, found)
         if route and (route != path or path not in exact):
             _add(routes.get(route), facts, found)

@@ -85,18 +85,15 @@ class Service:
         ):
             self.routes[path] = Endpoint(guard, {"GET": function, "HEAD": function}, open_=True)
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+    def __call__(self, scope: Any, receive: Any, send: Any) -> Awaitable[None]:
         """One request."""
         if scope["type"] != "http":
-            if scope["type"] == "lifespan":
-                await _live(receive, send)
-            return
+            return _live(scope, receive, send)
         path = scope["path"]
         handler = self.routes.get(path) or self.under.get(path.rpartition("/")[0])
         if handler is None:
-            await send_answer(send, *_NOT_FOUND.response())
-        else:
-            await handler(scope, receive, send)
+            return send_answer(send, *_NOT_FOUND.response())
+        return handler(scope, receive, send)
 
     # -- health
 
@@ -123,9 +120,9 @@ class Service:
         return 200, [JSON], document()
 
 
-async def _live(receive: Any, send: Any) -> None:
+async def _live(scope: Any, receive: Any, send: Any) -> None:
     """Nothing to begin, nothing to end: the gate is somebody else's."""
-    while True:
+    while scope["type"] == "lifespan":
         what = (await receive())["type"]
         await send({"type": f"{what}.complete"})
         if what == "lifespan.shutdown":

@@ -15,8 +15,8 @@ from .envoy.deadlines import Deadlines
 from .faults import Fault
 
 __all__ = [
-    "JSON", "Answer", "Endpoint", "Function", "Gone", "Guard", "begun", "done", "json_of",
-    "send_answer", "while_there",
+    "JSON", "Answer", "Endpoint", "Function", "Gone", "Guard", "Pairs", "begun", "done",
+    "json_of", "send_answer", "while_there",
 ]  # fmt: skip
 
 Result = TypeVar("Result")

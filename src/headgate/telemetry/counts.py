@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import weakref
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, MutableSequence
+from collections.abc import Callable, Iterable, Iterator, MutableSequence, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .buckets import LATENCIES, WAITS, nanos
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ALLOWED", "CELLS", "DEGRADED", "DENIED", "EXEMPT", "GIVEN", "LATENCY_SUM", "PERMITS",
-    "REFUSED", "RESULTS", "SHADOWED", "UNMATCHED", "WAITED", "WAIT_SUM", "Counts", "Shard", "Tally",
+    "REFUSED", "RESULTS", "SEEN", "SHADOWED", "UNMATCHED", "WAITED", "WAIT_SUM", "Counts", "Shard",
+    "Tally", "keys_of",
 ]  # fmt: skip
 
 RESULTS = ("allowed", "refused", "shadowed", "exempt", "denied", "degraded", "unmatched")
@@ -38,6 +39,8 @@ CELLS = max(WAIT_SUM, LATENCY_SUM) + 1
 MOST = 4096
 """So many rules are counted apart in each thread; any further ones together."""
 OTHERS = "(others)"
+SEEN = 256
+"""So many calls are remembered before their keys are counted."""
 
 _LATENCIES, _WAITS = nanos(LATENCIES), nanos(WAITS)
 
@@ -63,13 +66,21 @@ class Tally:
 class Shard(dict[str, Tally]):
     """What one thread has counted, by rule; "" is all calls together."""
 
-    __slots__ = ("_make", "holder", "store")
+    __slots__ = ("_make", "holder", "seen", "store")
 
     def __init__(self, make: Callable[[str], Tally], store: Cells) -> None:
         super().__init__()
         self._make = make
         self.store = store
         self.holder: Callable[[], object | None] = lambda: None
+        self.seen: list[Sequence[Any]] = []
+        """The rules and keys of the last calls that passed, to be counted together."""
+
+    def sort_out(self) -> None:
+        """Count the keys of the calls that were seen."""
+        seen, self.seen = self.seen, []
+        for rule, keys in keys_of(seen).items():
+            self[rule].keys.add(keys)
 
     def __missing__(self, rule: str) -> Tally:
         if len(self) >= MOST and rule != OTHERS:
@@ -82,6 +93,16 @@ class Shard(dict[str, Tally]):
         store: Any = self.store
         store[bisect_left(_LATENCIES, nanos)] += 1
         store[LATENCY_SUM] += nanos
+
+
+def keys_of(seen: Iterable[Sequence[Any]]) -> dict[str, list[Any]]:
+    """The keys of calls, by rule."""
+    found: dict[str, list[Any]] = {}
+    for bounds in seen:
+        for rule, key, _, _ in bounds:
+            if key:
+                found.setdefault(rule.name, []).append(key)
+    return found
 
 
 class _Holder:
@@ -156,7 +177,11 @@ class Counts:
             shards = list(self._shards)
         for shard in shards:
             tallies: list[tuple[str, Any]] = list(shard.copy().items())
+            seen = {} if refused else keys_of(list(shard.seen))
             for name, tally in tallies:
                 if name and (rule is None or name == rule):
-                    found.setdefault(name, []).append(tally.refused if refused else tally.keys)
+                    sketch = tally.refused if refused else tally.keys
+                    if name in seen:
+                        sketch = sketch.with_more(seen[name])
+                    found.setdefault(name, []).append(sketch)
         return found

@@ -1,7 +1,7 @@
 """Hook: what happens for every call that a watched gate decides; as little as possible.
 
-A call that passes costs an increment for all calls, and for each of its rules one more and one
-in a sketch of its keys.
+A call that passes costs an increment for all calls and one for each of its rules. The keys of
+many calls are entered into a sketch together.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from .counts import (
     GIVEN,
     PERMITS,
     REFUSED,
+    SEEN,
     SHADOWED,
     UNMATCHED,
     Counts,
@@ -64,11 +65,11 @@ class Hook:
                 bounds = verdict._bounds
                 if bounds:
                     shard[""].cells[ALLOWED] += 1
-                    for rule, key, _, _ in bounds:
-                        tally = shard[rule.name]
-                        tally.cells[ALLOWED] += 1
-                        if key:
-                            tally.keys[key] += 1
+                    for bound in bounds:
+                        shard[bound[0].name].cells[ALLOWED] += 1
+                    shard.seen.append(bounds)
+                    if len(shard.seen) >= SEEN:
+                        shard.sort_out()
                 else:
                     self._unasked(shard, verdict)
             else:

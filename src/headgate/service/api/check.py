@@ -22,6 +22,8 @@ MANY = 1000
 """So many calls a batch has at most."""
 KEPT, LONG = 4096, 512
 """So many bodies are remembered, if they have no more bytes than this."""
+ONCE = 4 * KEPT
+"""Of so many it is known that they came once: only who comes again is remembered."""
 
 
 class Checks:
@@ -34,6 +36,7 @@ class Checks:
         self._snapshot: Any = None
         self._known: dict[bytes, tuple[Facts, Matched]] = {}
         """What bodies say, and what the rules in force say of it: most come again and again."""
+        self._once: set[int] = set()
 
     def known(self, data: bytes) -> tuple[Facts, Matched]:
         """What a body says of a call, and what the rules say of that."""
@@ -45,10 +48,19 @@ class Checks:
         if known is None:
             known = call_of(json_of(data), self.asking)
             if len(data) <= LONG and self.asking.gate.snapshot is snapshot:
-                if len(self._known) >= KEPT:
-                    self._known.clear()
-                self._known[data] = known
+                self._remember(data, known)
         return known
+
+    def _remember(self, data: bytes, known: tuple[Facts, Matched]) -> None:
+        mark = hash(data)
+        if mark not in self._once:
+            if len(self._once) >= ONCE:
+                self._once.clear()
+            self._once.add(mark)
+            return
+        if len(self._known) >= KEPT:
+            self._known.clear()
+        self._known[data] = known
 
     async def check(self, data: bytes, scope: Any) -> Answer:
         """POST /v1/check: take what a call costs, or say no."""

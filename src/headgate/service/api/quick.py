@@ -10,7 +10,7 @@ from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
 from ...verdict import AsyncVerdict
-from ..http import JSON, Endpoint, begun, done, send_answer
+from ..http import Endpoint, begun, done
 from .told import alone, answer_of
 
 if TYPE_CHECKING:
@@ -33,22 +33,38 @@ class QuickCheck(Endpoint):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
-        kind = length = b""
-        for name, value in scope["headers"]:
-            if name == b"content-type":
-                kind = value
-            elif name == b"content-length":
-                length = value
-        if (
-            self._usual or kind != b"application/json" or scope["method"] != "POST"
-            or scope["query_string"] or not 0 < len(length) < 10 or int(length) > self._most
-        ):  # fmt: skip
+        data = scope.get("headgate.body")  # our own server says it at once: see servers
+        if data is None or len(data) > self._most or not self._may_be_quick(scope):
+            await self._as_it_comes(scope, receive, send)
+            return
+        try:
+            answer = self._now(bytes(data), scope)
+        except Exception as error:
+            answer = self.failed(error, scope)
+        if answer is None:
             await super().__call__(scope, receive, send)
             return
-        data = scope.get("headgate.body")  # our own server says it at once: see servers
-        if data is not None and len(data) == int(length):
-            if await self._quick(bytes(data), scope, send):
-                return
+        # As send_answer does, without a coroutine more.
+        status, pairs, body = answer
+        pairs.append((b"content-length", b"%d" % len(body)))
+        await send({"type": "http.response.start", "status": status, "headers": pairs})
+        await send({"type": "http.response.body", "body": body})
+
+    def _may_be_quick(self, scope: Scope) -> bool:
+        if self._usual or scope["method"] != "POST" or scope["query_string"]:
+            return False
+        for name, value in scope["headers"]:
+            if name == b"content-type":
+                return value == b"application/json"  # type: ignore[no-any-return] # as ASGI has it
+        return False
+
+    async def _as_it_comes(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """A request whose body is to be asked for."""
+        length = next((value for name, value in scope["headers"] if name == b"content-length"), b"")
+        if (
+            "headgate.body" in scope or not self._may_be_quick(scope)
+            or not 0 < len(length) < 10 or int(length) > self._most
+        ):  # fmt: skip
             await super().__call__(scope, receive, send)
             return
         waiting: Any = receive()
@@ -57,22 +73,16 @@ class QuickCheck(Endpoint):
                 waiting = begun(waiting, waiting.send(None))
             except StopIteration as end:
                 part = end.value
-                whole = part["type"] == "http.request" and not part["more_body"]
-                if whole and await self._quick(part["body"], scope, send):
-                    return
+                if part["type"] == "http.request" and not part["more_body"]:
+                    scope["headgate.body"] = part["body"]
                 waiting = done(part)
-        await super().__call__(scope, _Again(waiting, receive), send)
-
-    async def _quick(self, data: bytes, scope: Scope, send: Send) -> bool:
-        """Whether the answer could be had at once, and was sent."""
-        try:
-            answer = self._now(data, scope)
-        except Exception as error:
-            answer = self.failed(error, scope)
-        if answer is None:
-            return False
-        await send_answer(send, *answer)
-        return True
+        again = _Again(waiting, receive)
+        if "headgate.body" in scope:
+            await self(scope, again, send)
+            # Who answered quickly has not asked again for what was received already.
+            again.close()
+        else:
+            await super().__call__(scope, again, send)
 
     def _now(self, data: bytes, scope: Scope) -> Any:
         """The answer, if it can be had at once."""
@@ -86,9 +96,9 @@ class QuickCheck(Endpoint):
             return None
         verdict = self._gate._short(facts, matched, way(bound.key, bound.cost), AsyncVerdict)
         if verdict.allowed:
-            body = alone(verdict)
-            if body is not None:
-                return 200, [JSON, *verdict.raw_headers()], body
+            told = alone(verdict)
+            if told is not None:
+                return 200, *told
         return answer_of(verdict, scope, self._checks.deny)
 
 
@@ -100,6 +110,11 @@ class _Again:
     def __init__(self, first: Any, receive: Receive) -> None:
         self._first = first
         self._receive = receive
+
+    def close(self) -> None:
+        """What nobody asked for."""
+        if self._first is not None:
+            self._first.close()
 
     def __call__(self) -> Any:
         first, self._first = self._first, None

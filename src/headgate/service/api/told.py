@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
 from ...decision import Decision
-from ...headers import each
+from ...headers import STRUCTURED, Policy, each, policy_of, state_of
 from ..codec import dumps
 from ..faults import wrong
-from ..http import JSON, Answer
+from ..http import JSON, Answer, Pairs
 
 if TYPE_CHECKING:
+    from ...limit import Limit
     from ...verdict import Verdict
     from ..tokens import Held
 
@@ -64,11 +65,9 @@ def told_of(verdict: Verdict, held: Held | None = None, lease: float = 0.0) -> d
     return told
 
 
-_written: dict[tuple[str, str], tuple[bytes, bytes]] = {}
-
-
-def alone(verdict: Verdict) -> bytes | None:
-    """The body for a call that passed one rule, which nearly all are; None if there is more.
+def alone(verdict: Verdict) -> tuple[Pairs, bytes] | None:
+    """Headers and body for a call that passed one rule, which nearly all are; None if there is
+    more to tell.
 
     `told_of` once more for them alone, with what never changes written beforehand.
     """
@@ -80,28 +79,36 @@ def alone(verdict: Verdict) -> bytes | None:
         return None
     if answer._outcome[0] > 0:  # a delay
         return None
-    name = rule.name, answer._source.limit.text
+    source = answer._source
+    name = rule.name, source.limit.text
     written = _written.get(name)
     if written is None:
         if len(_written) >= KEPT:
             _written.clear()
-        written = _written[name] = _write(*name)
+        written = _written[name] = _write(rule.name, source.limit)
+    policy, body = written
     left, _, reset = answer._look()
-    after = b"null" if reset < 0 else b"%r" % (reset / answer._source.per_second)
-    number = b"%d" % left
-    return b"".join((PASSED, number, written[0], number, written[1], after, END))
+    after = b"null" if reset < 0 else b"%r" % (reset / source.per_second)
+    if verdict._format in STRUCTURED:
+        pairs = state_of(policy, left, reset, source.per_second)
+    else:
+        pairs = verdict.raw_headers()
+    return [JSON, *pairs], body % (left, left, after)
 
 
-PASSED = b'{"allowed":true,"rule":"","status":200,"retry_after":0.0,"remaining":'
-END = b'}],"degraded":false,"shadowed":[]}'
+Written = tuple[Policy, bytes]
+_written: dict[tuple[str, str], Written] = {}
 
 
-def _write(rule: str, limit: str) -> tuple[bytes, bytes]:
-    name, text = dumps(rule), dumps(limit)
-    return (
-        b',"decisions":[{"rule":%b,"limit":%b,"allowed":true,"remaining":' % (name, text),
-        b',"retry_after":0.0,"reset_after":',
-    )
+def _write(rule: str, limit: Limit) -> Written:
+    """All but what is left, twice, and when it is whole again."""
+    name, text = (dumps(each).replace(b"%", b"%%") for each in (rule, limit.text))
+    parts = (
+        b'{"allowed":true,"rule":"","status":200,"retry_after":0.0,"remaining":%d,"decisions":',
+        b'[{"rule":', name, b',"limit":', text, b',"allowed":true,"remaining":%d,',
+        b'"retry_after":0.0,"reset_after":%b}],"degraded":false,"shadowed":[]}',
+    )  # fmt: skip
+    return policy_of(rule, limit), b"".join(parts)
 
 
 def answer_of(
@@ -111,7 +118,7 @@ def answer_of(
     if verdict.allowed and held is None:
         short = alone(verdict)
         if short is not None:
-            return 200, [JSON, *verdict.raw_headers()], short
+            return 200, *short
     status = 200
     if not verdict.allowed and wished(scope, deny) == 429:
         status = verdict.status
