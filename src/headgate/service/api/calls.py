@@ -38,16 +38,7 @@ def _method(field: str, value: Any) -> str:
 
 
 def _path(field: str, value: Any) -> str:
-    return _plain_path(value) if type(value) is str and len(value) < 256 else _long(field, value)
-
-
-def _long(field: str, value: Any) -> str:
     return normal_path(_text(field, value).partition("?")[0]) if value != "" else ""
-
-
-@lru_cache(maxsize=4096)
-def _plain_path(path: str) -> str:
-    return _long("path", path)
 
 
 def _host(field: str, value: Any) -> str:
@@ -124,6 +115,18 @@ FIELDS: dict[str, Callable[[str, Any], Any]] = {
     "entries": _entries, "domain": _text, "chain": _chain, "size": _whole, "priority": _priority,
 }  # fmt: skip
 """What is known of a call, and what reads it."""
+SHORT = 256
+
+
+@lru_cache(maxsize=4096)
+def _short_path(path: str) -> str:
+    return _path("path", path)
+
+
+QUICK: dict[str, Callable[[str], str]] = {
+    field: str for field, read in FIELDS.items() if read is _text
+} | {"method": str.upper, "host": str.lower, "path": _short_path, "ip": canonical}
+"""The same for short texts, which most are; a ValueError leaves it to the others."""
 OTHERS = frozenset(("rule", "key", "cost"))
 
 
@@ -135,10 +138,16 @@ def call_of(
         raise wrong(where.rstrip(".") or "the body", "an object", told)
     facts: dict[str, Any] = {}
     for field, value in told.items():
+        if type(value) is str and len(value) <= SHORT:
+            quick = QUICK.get(field)
+            if quick is not None:
+                try:
+                    facts[field] = quick(value)
+                    continue
+                except ValueError:
+                    pass
         read = FIELDS.get(field)
-        if read is _text and type(value) is str and len(value) <= LONGEST:
-            facts[field] = value  # as the call would say that this saves
-        elif read is not None:
+        if read is not None:
             facts[field] = read(where + field if where else field, value)
         elif field not in OTHERS and field not in more:
             raise _no_field(where + field)
