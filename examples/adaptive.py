@@ -13,6 +13,14 @@ from headgate.resilience.adaptive import AdaptiveLimiter, Vegas
 from headgate.resilience.adaptive.simulation import SimulatedServer
 
 
+def plot(course: list[int], columns: int = 72) -> None:
+    """The limit after each call, the highest on top."""
+    shown = [course[place * len(course) // columns] for place in range(columns)]
+    for height in range(80, 0, -10):
+        print(f"{height:4} |" + "".join("#" if limit >= height else " " for limit in shown))
+    print("     +" + "-" * columns + " calls")
+
+
 def main() -> dict[str, object]:
     clock = ManualClock()
     database = SimulatedServer(clock, workers=60, service=0.05)
@@ -20,14 +28,17 @@ def main() -> dict[str, object]:
         Vegas(random=Random(1)), name="database", partitions={"checkout": 0.5}, clock=clock
     )
     found: dict[str, object] = {}
+    course = []
     for workers in (60, 30):
         database.workers = workers
-        database.run(limiter, seconds=15)
+        course += database.run(limiter, seconds=15)
         done = database.done
         limits = database.run(limiter, seconds=5)
+        course += limits
         limit, rate = sum(limits) / len(limits), (database.done - done) / 5
         found[f"{workers} workers"] = 0.8 < limit / workers < 1.2
         print(f"{workers} workers: limit {limit:.0f}, {rate:.0f} calls a second")
+    plot(course)
 
     while database.step():  # a quiet moment
         pass

@@ -3,8 +3,8 @@
 Both serve the same customers at the same pace, from four threads. The plain shop calls the price
 service as it comes. The protected one has a policy around the same call: a time limit in a pool of
 its own, a breaker, and the last good price, or a list price, in place of an answer. Printed is how
-long a customer waits, and how many get no page at all. With `--plot` (and matplotlib) the same is
-drawn into chaos.png.
+long a customer waits, as a number and as a bar, and how many get no page at all. With `--plot` the
+same is drawn into chaos.svg.
 """
 
 import socket
@@ -15,6 +15,7 @@ import time
 import urllib.request
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 from headgate.resilience import Breaker, LastGood, Policy, Pool
@@ -132,23 +133,31 @@ def summary(seen: dict[str, Any]) -> dict[str, tuple[int, int, float]]:
     }
 
 
+def bar(wait: float, longest: float) -> str:
+    return "#" * max(1, round(30 * wait / longest))
+
+
 def plot(results: dict[str, dict[str, Any]]) -> None:
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError:
-        print("--plot needs matplotlib", file=sys.stderr)
-        return
-    figure, (above, below) = plt.subplots(2, 1, sharex=True, layout="constrained")
+    """Draw the waits, plain beside protected; above each bar how many pages were lost."""
+    longest = max(wait for found in results.values() for _, _, wait in found.values())
+    drawn = []
     for place, (name, found) in enumerate(results.items()):
-        at = [number + (place - 0.5) * 0.4 for number in range(len(PHASES))]
-        above.bar(at, [found[phase][2] for phase in PHASES], 0.4, label=name)
-        below.bar(at, [found[phase][1] for phase in PHASES], 0.4)
-    above.set_ylabel("median wait, ms")
-    below.set_ylabel("pages lost")
-    below.set_xticks(range(len(PHASES)), PHASES)
-    above.legend()
-    figure.savefig("chaos.png")
-    print("drawn: chaos.png")
+        colour = ("#c44e52", "#4c72b0")[place]
+        drawn.append(f'<text x="{70 + 120 * place}" y="20" fill="{colour}">{name}</text>')
+        for number, phase in enumerate(PHASES):
+            _, lost, wait = found[phase]
+            x, height = 70 + 120 * number + 40 * place, 1 + 180 * wait / longest
+            drawn.append(
+                f'<rect x="{x}" y="{240 - height:.0f}" width="36" height="{height:.0f}" '
+                f'fill="{colour}"/><text x="{x}" y="{232 - height:.0f}">{wait:.0f} ms</text>'
+            )
+            if lost:
+                drawn.append(f'<text x="{x}" y="{218 - height:.0f}">{lost} lost</text>')
+    for number, phase in enumerate(PHASES):
+        drawn.append(f'<text x="{70 + 120 * number}" y="260">{phase}</text>')
+    head = '<svg xmlns="http://www.w3.org/2000/svg" width="560" height="280" font-size="12" '
+    Path("chaos.svg").write_text(f'{head}font-family="sans-serif">{"".join(drawn)}</svg>')
+    print("drawn: chaos.svg")
 
 
 SERVICE = Service()
@@ -161,8 +170,11 @@ def main(draw: bool = False) -> dict[str, bool]:
         SERVICE.start()
         results[name] = summary(trouble(call))
         SERVICE.stop()
-        for phase, (served, lost, wait) in results[name].items():
-            print(f"{name:9}  {phase:13}  {served:4} served  {lost:4} lost  {wait:6.1f} ms")
+    longest = max(wait for found in results.values() for _, _, wait in found.values())
+    for name, found in results.items():
+        for phase, (served, lost, wait) in found.items():
+            words = f"{name:9}  {phase:13}  {served:4} served  {lost:4} lost  {wait:6.1f} ms"
+            print(f"{words}  {bar(wait, longest)}")
     if draw:
         plot(results)
     plain, safe = results["plain"], results["protected"]

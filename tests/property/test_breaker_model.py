@@ -53,10 +53,19 @@ class Model:
             if self.state == "half_open" and due <= now:
                 del self.given[number]
                 self.probed(failed=True, slow="slow_ratio" in self.options, now=now)
+        most = self.options["half_open_for"]
+        if self.state == "half_open" and most and now - self.since >= most * MICROS:
+            self.go("open", now)
 
     def probed(self, failed: bool, slow: bool, now: int) -> None:
         self.ended.append((failed, slow))
-        if len(self.ended) == self.options["probes"]:
+        enough = self.options["probes"]
+        if self.options["judge_early"]:
+            enough = min(enough, self.options["minimum"])
+        failures = sum(call[0] for call in self.ended)
+        if failures >= (self.options["probe_failures"] or 99):
+            self.go("open", now)
+        elif len(self.ended) == enough:
             sick = self.over(self.ended, 1) or all(call[0] for call in self.ended)
             self.go("open" if sick else "closed", now)
 
@@ -93,6 +102,9 @@ OPTIONS = st.fixed_dictionaries(
         "wait": st.integers(0, 5),
         "probes": st.integers(1, 4),
         "probe_lease": st.integers(1, 6),
+        "judge_early": st.booleans(),
+        "probe_failures": st.sampled_from([None, None, 1, 2]),
+        "half_open_for": st.sampled_from([None, None, 1, 3]),
     }
 )
 WINDOW = st.one_of(

@@ -27,8 +27,8 @@ NAMES = (f"db{number}" for number in itertools.count())
 
 
 def impatient(server: Server) -> Any:
-    """A client that tries once, and does not wait long."""
-    return server.client(socket_timeout=0.2, retry=Retry(NoBackoff(), 0))
+    """A client that tries once, and does not wait for ever."""
+    return server.client(socket_timeout=20, retry=Retry(NoBackoff(), 0))
 
 
 def sicken(node: Fleet | AsyncFleet) -> None:
@@ -193,7 +193,7 @@ def test_a_stopped_redis_holds_up_no_call(make: Make) -> None:
             start = time.monotonic()
             for _ in range(1000):
                 node.breaker.call(int)
-            assert time.monotonic() - start < 0.2
+            assert time.monotonic() - start < 10  # not even once for the server
             own.go_on()
 
 
@@ -208,7 +208,7 @@ def test_an_async_fleet(server: Server) -> None:
                 await node.start()
             for node in nodes[:2]:
                 sicken(node)  # reported at once, though the interval is long
-            for _ in range(500):
+            for _ in range(6000):
                 await asyncio.sleep(0.01)
                 if nodes[0].standing and nodes[0].standing.open:
                     break
@@ -275,7 +275,7 @@ def test_processes(server: Server) -> None:
         until(lambda: states() == ["closed"] * 4)
     finally:
         for node in nodes:
-            node.communicate("quit\n", timeout=20)
+            node.communicate("quit\n", timeout=60)
     assert [node.returncode for node in nodes] == [0] * 4
 
 

@@ -277,7 +277,7 @@ class TestWaiting:
             with limiter.hold():
                 waits = pool.submit(limiter.call, lambda: "served")
                 self.waiting(limiter, 1)
-            assert waits.result(10) == "served"
+            assert waits.result(60) == "served"
             with limiter.hold():
                 waits = pool.submit(limiter.call, lambda: "served")
                 self.waiting(limiter, 1)
@@ -285,7 +285,7 @@ class TestWaiting:
                     time.sleep(0)
                 manual_clock.advance(60)
                 with pytest.raises(Overloaded, match="in time"):
-                    waits.result(10)
+                    waits.result(60)
         assert limiter.in_flight == limiter.waiting == 0
 
     def test_cancellation_at_any_moment_leaks_nothing(self, manual_clock: ManualClock) -> None:

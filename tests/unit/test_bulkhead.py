@@ -22,7 +22,7 @@ from headgate.resilience.rooms import Room
 from headgate.resilience.waiters import ThreadWaiter
 
 
-def until(true: Any, seconds: float = 10.0) -> None:
+def until(true: Any, seconds: float = 60.0) -> None:
     """Wait until something is true."""
     end = time.monotonic() + seconds
     while not true():
@@ -44,7 +44,7 @@ def thread(call: Any, *args: Any) -> Iterator[list[Any]]:
     started = threading.Thread(target=run, daemon=True)
     started.start()
     yield came
-    started.join(10)
+    started.join(60)
     assert not started.is_alive()
 
 
@@ -90,7 +90,7 @@ def test_first_come_first_served() -> None:
             threads[-1].start()
             until(lambda number=number: bulkhead.waiting == number + 1)
     for each in threads:
-        each.join(10)
+        each.join(60)
     assert order == list(range(6))
     assert bulkhead.in_flight == bulkhead.waiting == 0
 

@@ -198,7 +198,7 @@ def test_a_limit_of_ours_is_waited_for() -> None:
     while (at := clock.next_wakeup()) is None:
         pass
     clock.advance(at - clock.now())
-    waiting.join(10)
+    waiting.join(60)
     assert done == [1]
     assert clock.now() == 10
 

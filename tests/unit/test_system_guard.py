@@ -3,24 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import gc
-import os
-import subprocess
-import sys
-import threading
-import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
 
 from headgate import Facts, Gate, Limiter, ManualClock
 from headgate.resilience.entrance import Permit
 from headgate.resilience.overload import Overloaded
-from headgate.resilience.system import LoopPulse, Machine, Reading, SystemGuard
-from headgate.resilience.system.signals import cpus
+from headgate.resilience.system import Reading, SystemGuard
 
 CALM = Reading(0.1, 0.1, 0.1)
 
@@ -152,6 +141,21 @@ class TestSaturation:
         assert not guard.saturated()
         assert guard.admit()
 
+    @pytest.mark.parametrize(("calls", "seconds", "capacity"), [(5, 0.1, 1.0), (3, 0.4, 2.4)])
+    def test_its_numbers(
+        self, manual_clock: ManualClock, calls: int, seconds: float, capacity: float
+    ) -> None:
+        """Refused from the first whole number above calls a second * seconds on."""
+        guard = SystemGuard(load=1.0, source=Told(Reading(load=2.0)), clock=manual_clock)
+        for _ in range(4):  # so many in each half second, each so long
+            permits = taken(guard, calls)
+            manual_clock.advance(seconds)
+            for permit in permits:
+                permit.release()
+            manual_clock.advance(0.5 - seconds)
+        assert guard.capacity() == pytest.approx(capacity)
+        assert len(taken(guard, 20)) == int(capacity) + 1
+
     def test_one_call_is_always_let_in(self, manual_clock: ManualClock) -> None:
         guard = SystemGuard(cpu=0.1, memory=0.1, clock=manual_clock, source=Told(Reading(1, 9, 1)))
         with guard:
@@ -164,7 +168,7 @@ class TestSaturation:
         for _ in range(20):
             with guard:
                 manual_clock.advance(0.1)
-        for _ in range(400):
+        for _ in range(600):
             permits = taken(guard, 20)
             most.append(len(permits))
             manual_clock.advance(0.02)
@@ -276,174 +280,3 @@ class TestEvents:
         assert (found["in_flight"], found["memory"], found["room"]) == (1.0, 0.1, 1.0)
         assert (found["admitted"], found["refused"]) == (1, 0)
         assert found["saturated"] is False
-
-
-class TestMachine:
-    @pytest.mark.parametrize("psutil", [True, False])
-    def test_reads_something_sensible(self, psutil: bool) -> None:
-        machine = Machine(psutil=psutil)
-        until = time.monotonic() + 0.02
-        while time.monotonic() < until:  # some work
-            pass
-        reading = machine.read()
-        assert reading.cpu is not None
-        assert 0 < reading.cpu <= 1
-        assert reading.load is None or reading.load >= 0
-        assert reading.memory is None or 0 < reading.memory <= 1
-
-    def test_proc(self, tmp_path: Path) -> None:
-        stat, memory = tmp_path / "stat", tmp_path / "meminfo"
-        stat.write_text("cpu  100 0 100 700 100 0 0 0 0 0\ncpu0 1 1\n")
-        memory.write_text("MemTotal: 1000 kB\nMemFree: 100 kB\nMemAvailable: 250 kB\n")
-        machine = Machine(psutil=False, proc=tmp_path, group=tmp_path / "none")
-        machine._own = (time.monotonic(), time.process_time())
-        stat.write_text("cpu  180 0 110 705 105 0 0 0 0 0\ncpu0 1 1\n")
-        reading = machine.read()
-        assert reading.cpu == pytest.approx(0.9)
-        assert reading.memory == 0.75
-
-    def test_a_container(self, tmp_path: Path) -> None:
-        (tmp_path / "cpu.max").write_text("50000 100000\n")
-        (tmp_path / "memory.max").write_text("1000\n")
-        (tmp_path / "memory.current").write_text("990\n")
-        assert cpus(tmp_path) == 0.5
-        assert Machine(psutil=False, group=tmp_path).read().memory == 0.99
-        (tmp_path / "cpu.max").write_text("max 100000\n")
-        (tmp_path / "memory.max").write_text("max\n")
-        assert cpus(tmp_path) >= 1
-        assert Machine(psutil=False, proc=tmp_path, group=tmp_path).read().memory is None
-
-    def test_nothing_to_read(self, tmp_path: Path) -> None:
-        machine = Machine(psutil=False, proc=tmp_path, group=tmp_path)
-        assert machine.read().memory is None
-
-    def test_without_psutil(self) -> None:
-        code = (
-            "import sys; sys.modules['psutil'] = None\n"
-            "from headgate.resilience.system import SystemGuard\n"
-            "guard = SystemGuard(cpu=0.99, memory=0.999, load=1000)\n"
-            "with guard: print(guard.snapshot()['memory'] is not None or sys.platform)\n"
-        )
-        run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-        assert run.returncode == 0, run.stderr
-
-
-def until(condition: Callable[[], bool]) -> bool:
-    end = time.monotonic() + 10
-    while not condition():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.002)
-    return True
-
-
-def threads() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name == "headgate-system"]
-
-
-class TestThread:
-    def test_looks_and_ends_when_closed(self) -> None:
-        told = Told()
-        guard = SystemGuard(cpu=0.9, source=told, every=0.005).start().start()
-        (thread,) = threads()
-        assert until(lambda: told.looks > 2)
-        guard.close()
-        thread.join(10)
-        assert not threads()
-
-    def test_ends_with_its_owner(self) -> None:
-        guard = SystemGuard(cpu=0.9, source=Told(), every=0.005).start()
-        (thread,) = threads()
-        del guard
-        gc.collect()
-        thread.join(10)
-        assert not thread.is_alive()
-
-    @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
-    def test_a_forked_child_has_its_own(self) -> None:
-        told = Told()
-        guard = SystemGuard(cpu=0.9, source=told, every=0.005).start()
-        with guard, guard._lock:
-            child = os.fork()
-            if not child:
-                fine = guard.values()["in_flight"] == 0 and len(threads()) == 1
-                seen = told.looks
-                fine = fine and until(lambda: told.looks > seen + 1)
-                os._exit(0 if fine else 1)
-        assert os.waitpid(child, 0)[1] == 0
-        guard.close()
-
-    def test_many_threads_count_exactly(self) -> None:
-        guard = SystemGuard(in_flight=4, source=Told())
-        most = 0
-
-        def work(_: int) -> None:
-            nonlocal most
-            for _ in range(500):
-                permit = guard.admit()
-                if isinstance(permit, Permit):
-                    most = max(most, permit.in_flight)
-                    permit.release()
-
-        before = sys.getswitchinterval()
-        sys.setswitchinterval(1e-6)
-        try:
-            with ThreadPoolExecutor(8) as pool:
-                list(pool.map(work, range(8)))
-        finally:
-            sys.setswitchinterval(before)
-        assert most <= 4
-        assert guard.values()["in_flight"] == 0
-
-
-class TestLoop:
-    def test_lag_is_seen(self) -> None:
-        async def main() -> None:
-            guard = SystemGuard(lag=0.03, source=Told()).watch_loop(0.005)
-            with ExitStack() as stack:
-                for _ in range(3):
-                    stack.enter_context(guard.hold())
-                for ended in (0, 2_000_000):  # so there is something to compare with
-                    guard._rolling.add(1000, guard._clock.micros() - 2_000_000 + ended)
-                time.sleep(0.06)  # somebody blocks the loop
-                lag = guard.values()["lag"]
-                assert lag is not None
-                assert lag > 0.03
-                with pytest.raises(Overloaded, match="event loop lags"):
-                    guard.call(print)
-            guard.close()
-            assert guard.values()["lag"] is None
-
-        asyncio.run(main())
-
-    def test_the_task_ends_with_its_owner(self) -> None:
-        async def main() -> None:
-            def beats() -> int:
-                return sum(task.get_name() == "headgate-pulse" for task in asyncio.all_tasks())
-
-            pulse = LoopPulse(60.0)
-            pulse.start()
-            pulse.start()
-            assert beats() == 1
-            del pulse
-            gc.collect()
-            await asyncio.sleep(0)
-            await asyncio.sleep(0)
-            assert beats() == 0
-            guard = SystemGuard(lag=1.0, source=Told()).watch_loop()
-            guard.close()
-            await asyncio.sleep(0)
-            await asyncio.sleep(0)
-            assert beats() == 0
-
-        asyncio.run(main())
-
-    def test_a_loop_that_ended_says_nothing(self) -> None:
-        guard = SystemGuard(lag=0.001, source=Told())
-
-        async def main() -> None:
-            guard.watch_loop()
-
-        asyncio.run(main())
-        assert guard.values()["lag"] is None
-        guard.close()

@@ -7,9 +7,11 @@ first one, so its attempts are counted and its pauses made as if it had made all
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from .faces import is_async
+from .flows import passing
 
 __all__ = ["Borrowed", "Outcome", "check_colour"]
 
@@ -23,7 +25,7 @@ class Outcome(NamedTuple):
     def give(self) -> Any:
         """Raise it or return it."""
         if self.error is not None:
-            raise self.error
+            raise passing(self.error)
         return self.result
 
 
@@ -33,6 +35,10 @@ def check_colour(by: Any, asynchronous: bool) -> None:
         wanted = "AsyncRetrying or AsyncRetryingCaller" if asynchronous else "Retrying"
         kind = "an async" if asynchronous else "a plain"
         raise TypeError(f"{type(by).__name__} cannot retry {kind} function; give {wanted}")
+
+
+class Spent(BaseException):
+    """No further attempt may be made; no Exception, so that no library tries it again."""
 
 
 class Borrowed:
@@ -45,21 +51,29 @@ class Borrowed:
         again: Callable[..., Any],
         args: Any,
         kwargs: Any,
+        over: Callable[[Outcome], bool],
         allowed: Callable[[], bool],
     ) -> None:
         self._by = by
-        self._first = self._last = first
+        self._last = first
         self._new = True
         self._again = again
         self._args = args
         self._kwargs = kwargs
+        self._over = over
+        """Whether an outcome is the last one; asked before the library pauses."""
         self._allowed = allowed
+        """Whether an attempt may be made; asked when it is."""
 
     def plain(self) -> Any:
-        return self._by(self._attempt)
+        with suppress(Spent):
+            return self._by(self._attempt)
+        return self._last.give()
 
     async def awaited(self) -> Any:
-        return await self._by(self._attempt_async)
+        with suppress(Spent):
+            return await self._by(self._attempt_async)
+        return self._last.give()
 
     def _attempt(self) -> Any:
         if self._played():
@@ -67,7 +81,7 @@ class Borrowed:
         try:
             return self._kept(self._again(*self._args, **self._kwargs))
         except Exception as error:
-            self._last = Outcome(error)
+            self._failed(error)
             raise
 
     async def _attempt_async(self) -> Any:
@@ -76,13 +90,20 @@ class Borrowed:
         try:
             return self._kept(await self._again(*self._args, **self._kwargs))
         except Exception as error:
-            self._last = Outcome(error)
+            self._failed(error)
             raise
 
     def _played(self) -> bool:
-        """Whether the last outcome has to do: it is the first one, or the budget is spent."""
+        """Whether the first outcome is to be played back; Spent if there may be no other."""
         new, self._new = self._new, False
-        return new or not self._allowed()
+        if not new and not self._allowed():
+            raise Spent
+        return new
+
+    def _failed(self, error: Exception) -> None:
+        self._last = Outcome(error)
+        if self._over(self._last):
+            raise Spent
 
     def _kept(self, result: Any) -> Any:
         self._last = Outcome(None, result)

@@ -100,7 +100,9 @@ class Bulkhead(Faces):
         return room
 
     def leave(self, room: Room) -> None:
-        """Give a permit back, once."""
+        """Give a permit back, once; where none is out, nothing changes."""
+        if not room.in_flight:
+            return
         room.give()
         if room.key is not None:
             self._close(room)

@@ -1,8 +1,9 @@
 """Collapse: calls with the same arguments at the same time become one.
 
 The first one, the leader, makes the call. Whoever comes while it is under way waits for what it
-gives, be it a result or an exception. A leader that is cancelled or interrupted hands over to
-the first of those who wait, who then makes the call for the others.
+gives, be it a result or an exception. A leader that is cancelled or interrupted, or whose own
+deadline has passed, hands over to the first of those who wait, who then makes the call for the
+others.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from types import TracebackType
 from typing import Any
 
 from ..clock import Clock
-from .deadlines import DEADLINE, clock_of, until_of
+from .deadlines import DEADLINE, clock_of, time_left, until_of
 from .errors import TimeLimitExceeded
 from .faces import Faces
 from .flows import Block, Call, Flow, drive, drive_async
@@ -127,8 +128,11 @@ class Collapse(Faces):
         try:
             flight.result = yield from inside()
         except Exception as error:
-            flight.error, flight.trace = error, error.__traceback__
-            self._land(key, flight)
+            if time_left() == 0:  # our deadline, which is nobody else's: others may have more time
+                self._hand_over(key, flight)
+            else:
+                flight.error, flight.trace = error, error.__traceback__
+                self._land(key, flight)
             raise
         except BaseException:
             self._hand_over(key, flight)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
-from .faces import Blocks, Faces, is_async
+from .faces import Blocks, Faces
 from .notices import Listener
 
 __all__ = ["OUTCOMES", "Entrance", "Hold", "Permit", "Wants"]
@@ -60,7 +60,7 @@ class Permit:
 
     def __del__(self) -> None:
         # Perhaps in the midst of something that holds the lock: only a note is left.
-        if self._open:
+        if getattr(self, "_open", False):  # an interrupt may come before it has all its words
             self._owner._lost.append((self._birth, self.partition))
 
 
@@ -114,9 +114,6 @@ class Entrance(Faces, Blocks):
         return Hold(self, _wanted(self._wants(), partition, priority, timeout, deadline))
 
     def _plain(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        if is_async(function):
-            raise TypeError(f"{function!r} is async: it needs `await call_async(...)`")
-
         def guarded(*args: Any, **kwargs: Any) -> Any:
             permit = self._take(self._wants())
             try:

@@ -29,6 +29,17 @@ class Unavailable(HeadgateError):
 class BreakerOpen(Unavailable):
     """A circuit breaker is open: the call was not made."""
 
+    @property
+    def wait(self) -> float | None:
+        """`retry_after` for a header, which has whole seconds.
+
+        A wait of 9 s is over the microsecond after it; that is no reason to tell of 10.
+        """
+        if self.retry_after is None:
+            return None
+        micros = round(self.retry_after * 1_000_000)
+        return (micros - (micros % 1_000_000 == 1)) / 1_000_000
+
 
 class BulkheadFull(Unavailable):
     """As many calls as may be are under way, and no more may wait: the call was not made."""

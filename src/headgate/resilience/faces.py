@@ -12,10 +12,13 @@ from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
-__all__ = ["Blocks", "Faces", "checked", "is_async"]
+__all__ = ["Blocks", "Faces", "checked", "is_async", "plain_only"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Stack = tuple["Blocks", Any, Any]
+
+SPECIAL = inspect.CO_COROUTINE | inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
+"""The flags of functions whose call does nothing yet."""
 
 STACK: ContextVar[Stack | None] = ContextVar("headgate_blocks", default=None)
 """The blocks that this thread or task is in: (part, what it keeps for the block, those around)."""
@@ -23,13 +26,28 @@ STACK: ContextVar[Stack | None] = ContextVar("headgate_blocks", default=None)
 
 def is_async(function: Any) -> bool:
     """Whether a call of a function is to be awaited."""
-    return inspect.iscoroutinefunction(_called(function))
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(_called(function))
 
 
 def checked(function: Any, what: str) -> None:
     """Raise unless a part can protect the calls of a function."""
     if not callable(function) or isinstance(function, type):
         raise TypeError(f"{what} decorates a function, not {function!r}")
+    _no_generator(function)
+
+
+def plain_only(function: Any) -> None:
+    """Raise unless the work of a function is done when its call returns."""
+    code = getattr(function, "__code__", None)
+    if code is not None and not code.co_flags & SPECIAL:  # nearly always, and quick to see
+        return
+    if is_async(function):
+        name = getattr(function, "__qualname__", repr(function))
+        raise TypeError(f"{name} is async: it needs `await ...call_async({name}, ...)`")
+    _no_generator(function)
+
+
+def _no_generator(function: Any) -> None:
     called = _called(function)
     if inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called):
         name = getattr(function, "__qualname__", repr(function))
@@ -56,6 +74,7 @@ class Faces:
 
     def call(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Call a plain function through this."""
+        plain_only(function)
         return self._plain(function)(*args, **kwargs)
 
     async def call_async(

@@ -7,7 +7,7 @@ from typing import Any
 
 from .deadlines import SYSTEM
 from .faces import Faces, checked, is_async
-from .flows import Call, Flow, drive, drive_async
+from .flows import Call, Flow, drive, drive_async, passing, real
 from .kinds import Kinds, test_of
 from .notices import Listener, tell
 
@@ -55,8 +55,9 @@ class Fallback(Faces):
 
     def answer(self, error: Exception, args: Any, kwargs: Any) -> Flow[Any]:
         """The answer in place of a call that raised, or what it raised."""
+        error = real(error)
         if not self._on(error):
-            raise error
+            raise passing(error)
         if self.listeners:
             tell(self.listeners, "fallback", self.name, SYSTEM.micros(), error=error)
         if self._call is None:

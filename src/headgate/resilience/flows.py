@@ -12,7 +12,18 @@ from typing import Any, Protocol, TypeVar
 from ..clock import Clock
 from .waiters import TaskWaiter, ThreadWaiter, pause, pause_async
 
-__all__ = ["Block", "Call", "Flow", "Pause", "Step", "drive", "drive_async"]
+__all__ = [
+    "Block",
+    "Call",
+    "Ended",
+    "Flow",
+    "Pause",
+    "Step",
+    "drive",
+    "drive_async",
+    "passing",
+    "real",
+]
 
 Result = TypeVar("Result")
 
@@ -30,6 +41,24 @@ class Step(Protocol):
 
 
 Flow = Generator[Step, Any, Result]
+
+
+class Ended(Exception):
+    """Carries a StopIteration, which a call may raise and no generator can let pass."""
+
+    def __init__(self, error: StopIteration) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+def passing(error: Exception) -> Exception:
+    """An exception as a flow may raise it."""
+    return Ended(error) if isinstance(error, StopIteration) else error
+
+
+def real(error: Exception) -> Exception:
+    """An exception as a call raised it."""
+    return error.error if isinstance(error, Ended) else error
 
 
 class Call:
@@ -101,11 +130,12 @@ def drive(flow: Flow[Result]) -> Result:
             step = flow.send(came) if thrown is None else flow.throw(thrown)
         except StopIteration as done:
             return done.value  # type: ignore[no-any-return] # what the flow returned
+        except Ended as ended:
+            raise ended.error from ended.error.__cause__
         try:
             came, thrown = step.plain(), None
-        except StopIteration:  # a generator cannot let it pass
-            flow.close()
-            raise
+        except Exception as error:
+            thrown = passing(error)
         except BaseException as error:
             thrown = error
 

@@ -29,7 +29,11 @@ def key_of(function: Any, key: Callable[..., Hashable] | None, args: Any, kwargs
     """What stands for a call: the function, and its arguments or what `key` makes of them."""
     if key is not None:
         return function, key(*args, **kwargs)
-    found = (function, args, tuple(sorted(kwargs.items()))) if kwargs else (function, args)
+    # With their types: 1, 1.0 and True are equal, and a call may answer each otherwise.
+    found: tuple[Any, ...] = (function, args, *map(type, args))
+    if kwargs:
+        named = tuple(sorted(kwargs.items()))
+        found = (*found, named, *(type(value) for _, value in named))
     try:
         hash(found)
     except TypeError:

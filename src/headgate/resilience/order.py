@@ -8,7 +8,7 @@ from typing import Any
 from .borrowed import Outcome
 from .collapse import Collapse
 from .fallback import Fallback
-from .flows import Call, Flow
+from .flows import Call, Flow, passing, real
 from .last_good import LastGood
 from .retry import Retry
 
@@ -45,7 +45,7 @@ class Order:
                 try:
                     outcome = Outcome(None, (yield Call(inner, args, kwargs)))
                 except Exception as error:
-                    outcome = Outcome(error)
+                    outcome = Outcome(real(error))
             if retry is None:
                 return outcome.give()
             if outcome.error is None and (
@@ -64,7 +64,10 @@ class Order:
             except Exception as error:
                 if kept is None:
                     raise
-                return kept.instead(error, function, args, kwargs)
+                try:
+                    return kept.instead(real(error), function, args, kwargs)
+                except StopIteration as end:
+                    raise passing(end) from None
             if kept is not None:
                 kept.keep(function, args, kwargs, result)
             return result

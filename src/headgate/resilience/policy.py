@@ -15,14 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
 from contextvars import Token
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from ..clock import MICROSECONDS, Clock
 from .bulkhead import Bulkhead
 from .collapse import Collapse
 from .deadlines import clock_of
 from .errors import BulkheadFull, TimeLimitExceeded
-from .faces import Blocks, Faces
+from .faces import Blocks, Faces, plain_only
 from .fallback import Fallback
 from .flows import Flow, drive, drive_async
 from .last_good import LastGood
@@ -41,11 +41,11 @@ __all__ = ["Breakable", "Policy"]
 
 Kept = tuple[Any, Any, Any, int]
 """What a block has: the breaker's token, the room, the lease, when it began."""
-Part = TypeVar("Part")
 NONE: Any = object()
 """No fallback: None is a good answer."""
 
 
+@runtime_checkable
 class Breakable(Protocol):
     """What a policy needs of a circuit breaker."""
 
@@ -54,9 +54,13 @@ class Breakable(Protocol):
     def failed(self, token: Any, error: BaseException) -> None: ...
 
 
-def _part(kind: Callable[..., Part], given: Any, options: dict[str, Any]) -> Part | None:
+def _part(what: str, kind: Any, given: Any, options: dict[str, Any]) -> Any:
     """A part: what was given, or made of the number that stands for it."""
-    return kind(given, **options) if isinstance(given, int | float) else given
+    if isinstance(given, int | float):
+        return kind(given, **options)
+    if given is not None and not isinstance(given, kind):
+        raise TypeError(f"{what} is a {kind.__name__} or a number, not {given!r}")
+    return given
 
 
 class Policy(Order, Faces, Blocks):
@@ -99,16 +103,18 @@ class Policy(Order, Faces, Blocks):
         if fallback is not NONE:
             ready = isinstance(fallback, Fallback)
             self.fallback = fallback if ready else Fallback(fallback, name=name)
-        self.last_good = _part(LastGood, last_good, options)
+        self.last_good = _part("last_good", LastGood, last_good, options)
         self.collapse = Collapse(name=name, clock=clock) if collapse is True else collapse or None
-        self.retry = _part(Retry, retry, options)
-        if breaker is not None and not hasattr(breaker, "enter"):
+        if not isinstance(self.collapse, Collapse | None):
+            raise TypeError(f"collapse is a Collapse, True or False, not {collapse!r}")
+        self.retry = _part("retry", Retry, retry, options)
+        if breaker is not None and not isinstance(breaker, Breakable):
             raise TypeError(f"breaker is a Breaker, not {type(breaker).__name__}")
         self.breaker = breaker
         self.pool = bulkhead if isinstance(bulkhead, Pool) else None
         self._pooled = self.pool is not None
-        self.bulkhead = _part(Bulkhead, None if self.pool else bulkhead, options)
-        self.time_limit = _part(TimeLimit, time_limit, options)
+        self.bulkhead = _part("bulkhead", Bulkhead, None if self.pool else bulkhead, options)
+        self.time_limit = _part("time_limit", TimeLimit, time_limit, options)
         if self.time_limit is not None and self.time_limit.pool is not None:
             self.pool = self.pool or self.time_limit.pool
         self._clock = clock_of(clock)
@@ -193,6 +199,7 @@ class Policy(Order, Faces, Blocks):
 
     def call(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Call a plain function through all parts."""
+        plain_only(function)
         if self._call is None:
             self._call = self._plain(None)
         return self._call(function, *args, **kwargs)

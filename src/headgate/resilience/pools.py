@@ -17,8 +17,8 @@ from ..clock import MICROSECONDS, Clock
 from .bulkhead import whole
 from .deadlines import DEADLINE, Span, clock_of, sooner, span_of, until_of
 from .errors import BulkheadFull, TimeLimitExceeded
-from .faces import Faces, is_async
-from .flows import Block, Flow, drive, drive_async
+from .faces import Faces, is_async, plain_only
+from .flows import Block, Flow, drive, drive_async, passing
 from .forking import begin_anew
 from .waiters import Waiter
 
@@ -229,6 +229,7 @@ class Pool(Faces):
     def _flow(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Flow[Any]:
         if is_async(function):
             raise _coloured(function)
+        plain_only(function)
         deadline, start = DEADLINE.get(), self._clock.micros()
         if self._span is not None:
             deadline = sooner((self._span.read(), self._span), deadline)
@@ -247,7 +248,7 @@ class Pool(Faces):
         error, job.error = job.error, None
         if error is not None:
             try:
-                raise error
+                raise passing(error) if isinstance(error, Exception) else error
             finally:
                 del error  # it has this frame in its traceback
         return job.result

@@ -5,21 +5,22 @@ The first attempt is made outside of everything: a call that goes well pays for 
 
 from __future__ import annotations
 
-import math
 import random
 import socket
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from typing import Any
 
 from ..clock import Clock, ticks_of
 from ..errors import LimitExceeded, StoreUnavailable
+from .asked import asked_by, seconds_of
 from .borrowed import Borrowed, Outcome, check_colour
 from .budget import RetryBudget
 from .bulkhead import whole
 from .deadlines import clock_of, time_left
 from .errors import BreakerOpen, BulkheadFull
 from .faces import Faces
-from .flows import Call, Flow, Pause, drive, drive_async
+from .flows import Call, Flow, Pause, drive, drive_async, real
 from .kinds import Kinds, test_of
 from .notices import Listener, tell
 
@@ -31,6 +32,9 @@ TRANSIENT = (ConnectionError, TimeoutError, socket.gaierror, LimitExceeded, Stor
 """What often passes by itself."""
 NEVER = (BreakerOpen, BulkheadFull)
 """Trying again at once is what these are there to prevent."""
+
+Asking = float | timedelta | str | bytes | None
+"""How long to wait, as somebody says it."""
 
 
 class Retry(Faces):
@@ -44,9 +48,12 @@ class Retry(Faces):
                  says that it is; name `safe` as well to restrict them to some calls
     pause        the pause before the second attempt is up to so many seconds, and each further one
                  up to twice as many: any length from 0 on is as likely (full jitter)
-    longest      no pause is longer; if `retry_after` asks for more, the call is given up
-    retry_after  a function of the error or result: seconds to wait at least, or None. By default
-                 an exception's attribute `retry_after` is honoured
+    longest      no pause is longer; if `retry_after` asks for more, the call is given up, and if
+                 for less, the pause comes on top of it
+    retry_after  a function of the error or result: how long to wait at least (seconds, a
+                 timedelta, or the text of a Retry-After header), or None. By default the attribute
+                 `retry_after` is honoured, and the header of a response or of the response that
+                 an exception has
     budget       a RetryBudget, a share such as 0.1 (of its own), or None for no bound
     by           a retrying object of tenacity or stamina that makes the further attempts instead
     name, clock, listeners   as for every part
@@ -63,7 +70,7 @@ class Retry(Faces):
         safe: bool | Callable[..., bool] | None = None,
         pause: float = 0.1,
         longest: float = 30.0,
-        retry_after: Callable[[Any], float | None] | None = None,
+        retry_after: Callable[[Any], Asking] | None = None,
         budget: RetryBudget | float | None = 0.2,
         by: Callable[..., Any] | None = None,
         name: str = "",
@@ -89,7 +96,7 @@ class Retry(Faces):
         self._chosen = on is not None
         self._pause = pause
         self._longest = longest
-        self._retry_after = retry_after or (lambda came: getattr(came, "retry_after", None))
+        self._retry_after = retry_after
         self._clock = clock_of(clock)
         self.budget = (
             RetryBudget(budget, clock=clock) if isinstance(budget, int | float) else budget
@@ -107,7 +114,7 @@ class Retry(Faces):
         safe = self._is_safe(args, kwargs)
         if outcome.error is None:
             return safe and self.results is not None and self.results(outcome.result)
-        if not self._chosen and isinstance(outcome.error, NEVER):
+        if self._hopeless(outcome):
             return False
         return self._on(outcome.error) if safe else _not_carried_out(outcome.error)
 
@@ -135,7 +142,7 @@ class Retry(Faces):
             try:
                 outcome = Outcome(None, (yield Call(function, args, kwargs)))
             except Exception as error:
-                outcome = Outcome(error)
+                outcome = Outcome(real(error))
         else:
             if attempt > 1 and self.wants(outcome, args, kwargs):
                 self._tell("retry.exhausted", attempts=attempt, error=outcome.error)
@@ -145,18 +152,24 @@ class Retry(Faces):
         """The seconds to wait before an attempt; None if it is better not made."""
         wait = self.pause_before(attempt)
         came = outcome.result if outcome.error is None else outcome.error
-        asked = self._retry_after(came)
-        if isinstance(asked, int | float) and not math.isnan(asked):
+        asked = self._asked(came)
+        if asked is not None:
             if asked > self._longest:
                 self._tell("retry.too_long", retry_after=asked, error=outcome.error)
                 return None
             # Not to the instant, or all who were told the same would come back together.
-            wait = max(0.0, asked) + wait
+            wait = asked + wait
         left = time_left()
         if left is not None and wait >= left:
             self._tell("retry.too_late", pause=wait, left=left, error=outcome.error)
             return None
         return wait
+
+    def _asked(self, came: Any) -> float | None:
+        now = self._clock.now()
+        if self._retry_after is None:
+            return asked_by(came, now)
+        return seconds_of(self._retry_after(came), now)
 
     def _allowed(self) -> bool:
         if self.budget is None or self.budget.take():
@@ -168,11 +181,30 @@ class Retry(Faces):
         self, first: Outcome, function: Callable[..., Any], args: Any, kwargs: Any
     ) -> Flow[Any]:
         """The further attempts, made by a library."""
-        if not self._is_safe(args, kwargs):
+        if not self._is_safe(args, kwargs) or self._is_over(first):
             return first.give()
         assert self._by is not None  # or nobody would have come here
         self._tell("retry.again", attempt=2, pause=None, error=first.error)
-        return (yield Borrowed(self._by, first, function, args, kwargs, self._allowed))
+        return (
+            yield Borrowed(self._by, first, function, args, kwargs, self._is_over, self._allowed)
+        )
+
+    def _is_over(self, last: Outcome) -> bool:
+        """Whether a library need not even pause: no further attempt could be made."""
+        if self._hopeless(last):
+            return True
+        left = time_left()
+        if left is not None and left <= 0:
+            self._tell("retry.too_late", pause=None, left=left, error=last.error)
+            return True
+        if self.budget is not None and self.budget.left < 1:
+            self._tell("retry.no_budget")
+            return True
+        return False
+
+    def _hopeless(self, outcome: Outcome) -> bool:
+        """Whether an outcome is one that nobody tries again unless it was named."""
+        return not self._chosen and isinstance(outcome.error, NEVER)
 
     def _is_safe(self, args: Any, kwargs: Any) -> bool:
         return bool(self._safe(*args, **kwargs) if callable(self._safe) else self._safe)

@@ -55,7 +55,7 @@ Lease = tuple["Watch", "asyncio.Task[Any]", int, Before]
 class Watch:
     """The calls of one limit on one event loop, the earliest first."""
 
-    __slots__ = ("_span", "alone", "expired", "loop", "running", "thread", "timer")
+    __slots__ = ("alone", "expired", "loop", "running", "span", "thread", "timer")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, span: Span, alone: bool = False) -> None:
         self.loop = loop
@@ -66,12 +66,13 @@ class Watch:
         """Each task, and the reading at which its call began."""
         self.expired: set[asyncio.Task[Any]] = set()
         """The tasks that were cancelled because their time was over, and have not left yet."""
-        self._span = span
+        self.span = span
+        """How long they may take."""
         self.timer: Any = None
 
     def arm(self, begun: float) -> None:
         """Have the loop look when the time of a call that began at a reading is over."""
-        until, clock = self._span.until(begun), self._span.clock
+        until, clock = self.span.until(begun), self.span.clock
         if isinstance(clock, ManualClock):
             self.timer = clock.call_at(until, self._ring)
         else:
@@ -83,10 +84,10 @@ class Watch:
         self.timer = None
         if threading.get_ident() != self.thread:  # the loop has moved: these are not its tasks
             return
-        now = self._span.clock.micros()
+        now = self.span.clock.micros()
         while self.running:
             task, begun = next(iter(self.running.items()))
-            if self._span.until(begun) > now:
+            if self.span.until(begun) > now:
                 self.arm(begun)
                 return
             del self.running[task]
@@ -197,12 +198,16 @@ class TimeLimit(Faces, Blocks):
             return None
         watch.expired.discard(task)
         if task.uncancel() <= cancelled and isinstance(error, CancelledError):
-            return self.exceeded()
+            return self.exceeded(watch.span)
         return None
 
-    def exceeded(self) -> TimeLimitExceeded:
-        """The error of a call that took too long."""
-        return TimeLimitExceeded(f"the call took longer than {self.seconds:g} s", self.name)
+    def exceeded(self, span: Span | None = None) -> TimeLimitExceeded:
+        """The error of a call that took too long; `span` is the one that was over, if not ours."""
+        if span is None or span is self.span:
+            problem = f"the call took longer than {self.seconds:g} s"
+        else:
+            problem = "the deadline of whoever calls has passed"
+        return TimeLimitExceeded(problem, self.name)
 
     # -- faces
 

@@ -78,12 +78,15 @@ async def wrapper(function, /, *args, **kwargs):                    #: async dir
         result = await function(*args, **kwargs)                    #: async
     except BaseException as error:
         raised = broken(token, room, lease, error, start)
-        if raised is error and not isinstance(error, Exception):    #: outer
-            raise                                                   #: outer
-        first = Outcome(raised)                                     #: outer
-        if raised is error:                                         #: !outer
-            raise                                                   #: !outer
-        raise raised from error                                     #: !outer
+        try:
+            if raised is error and not isinstance(error, Exception):  #: outer
+                raise                                               #: outer
+            first = Outcome(raised)                                 #: outer
+            if raised is error:                                     #: !outer
+                raise                                               #: !outer
+            raise raised from error                                 #: !outer
+        finally:
+            del raised  # its traceback has this frame
     else:
         leave_limit(lease)                                          #: limit plain
         if watch.alone:                                             #: limit async

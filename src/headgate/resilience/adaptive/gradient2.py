@@ -15,18 +15,19 @@ PATIENCE = 10
 class Average:
     """An exponential average over about `window` samples."""
 
-    __slots__ = ("count", "factor", "value")
+    __slots__ = ("_total", "count", "factor", "value")
 
     def __init__(self, window: int) -> None:
         self.factor = 2 / (window + 1)
         self.count = 0
-        self.value = 0.0
+        self.value = self._total = 0.0
 
     def add(self, sample: float) -> float:
         """Count a sample in; returns the average."""
         if self.count < WARM:
             self.count += 1
-            self.value += (sample - self.value) / self.count
+            self._total += sample
+            self.value = self._total / self.count
         else:
             self.value += (sample - self.value) * self.factor
         return self.value
@@ -77,7 +78,9 @@ class Gradient2:
     @property
     def limit(self) -> int:
         """How many calls may be under way now."""
-        return max(1, int(self._estimate) // 2) if self._draining else int(self._estimate)
+        if self._draining:
+            return max(self.least, int(self._estimate) // 2)
+        return int(self._estimate)
 
     def sample(self, rtt: int, in_flight: int, dropped: bool = False) -> int:
         """Hear of a call; returns the limit from now on."""

@@ -12,6 +12,9 @@ from typing import NamedTuple
 __all__ = ["Sample", "Samples"]
 
 
+MINUTE = 60_000_000
+
+
 class Sample(NamedTuple):
     """What the estimator hears of a span of time."""
 
@@ -57,16 +60,19 @@ class Samples:
             self._count += 1
             self._sum += rtt
         if self._next < 0:
-            self._next = now + max(self.width, 2 * rtt)
+            self._next = now + self._span(rtt)
         if now < self._next or self._count + self._drops < self.least:
             return None
         # A call that was given up after its time tells of that time, not of the server's.
         mean = self._sum // self._count if self._count else self._dropped_sum // self._drops
         sample = Sample(mean, self._in_flight, self._drops > 0)
-        # However slow calls are, a minute is enough to learn from.
-        self._next = now + min(max(self.width, 2 * mean), max(self.width, 60_000_000))
+        self._next = now + self._span(mean)
         self._clear()
         return sample
+
+    def _span(self, rtt: int) -> int:
+        """How long to gather; however slow calls are, a minute is enough to learn from."""
+        return max(self.width, min(2 * rtt, MINUTE))
 
     def fell(self, now: int) -> None:
         """The limit fell: what began before now is of no use any more."""

@@ -11,7 +11,7 @@ from ..forking import begin_anew
 from .faces import Faces
 from .metrics import Metrics
 from .settings import Settings
-from .states import CLOSED, HALF_OPEN, STATES, SWITCHES
+from .states import CLOSED, HALF_OPEN, OPEN, STATES, SWITCHES
 
 if TYPE_CHECKING:
     from ..notices import Listener
@@ -139,7 +139,10 @@ class Breaker(Faces):
             changes = self._refresh()
             total, failed, slow = machine.reported()
             used = machine.settings
-            judged = total >= (used.probes if machine.state == HALF_OPEN else used.least)
+            window = machine.window
+            of_probes = (total, failed, slow) != (window.total, window.failed, window.slow)
+            probing = machine.state == HALF_OPEN or (machine.state == OPEN and of_probes)
+            judged = total >= (used.enough if probing else used.least)
             # Calls that go well on the short way were all drained just now.
             succeeded = self._mark + self._successes
             permitted = self._entered_count()

@@ -6,6 +6,7 @@ import functools
 import inspect
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
+from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any
 
 from .core import Core
@@ -15,6 +16,10 @@ __all__ = ["Faces", "Permit"]
 
 STACK: ContextVar[Any] = ContextVar("headgate_breakers", default=None)
 """The permits of `with` blocks that this thread or task is in: (permit, those around it)."""
+
+BEGUN = frozenset({AsyncGeneratorType, CoroutineType, GeneratorType})
+"""What a call returns whose work has not even begun."""
+OUTCOMES = (SUCCESS, FAILURE, IGNORED)
 
 
 class Permit:
@@ -80,8 +85,24 @@ class Faces(Core):
         except BaseException as error:
             self.failed(token, error)
             raise
+        if type(result) in BEGUN:
+            self._refuse_undone(function, token, result)
         self.passed(token, result)
         return result
+
+    def _refuse_undone(self, function: Any, token: Any, result: Any) -> None:
+        """Raise if a call has returned what is yet to be run, or it would count as done."""
+        called = _called(function)
+        if type(result) is CoroutineType:
+            result.close()
+            problem = "is async: await call_async(...) instead"
+        elif inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called):
+            problem = "is a generator: write `with breaker:` inside it"
+        else:
+            return  # a result like any other
+        self.told(token, IGNORED)
+        name = getattr(function, "__qualname__", repr(function))
+        raise TypeError(f"{name} {problem}; its call ends before its work begins")
 
     async def call_async(
         self, function: Callable[..., Awaitable[Any]], /, *args: Any, **kwargs: Any
@@ -109,6 +130,8 @@ class Faces(Core):
 
         seconds   how long it took, where that is not the time since `admit`
         """
+        if outcome not in OUTCOMES:
+            raise ValueError(f"an outcome is SUCCESS, FAILURE or IGNORED, not {outcome!r}")
         self.told(token, outcome, seconds)
 
     def __enter__(self) -> Permit:
@@ -150,18 +173,15 @@ class Faces(Core):
             return type(function)(self(function.__func__))
         if not callable(function) or isinstance(function, type):
             raise TypeError(f"a breaker decorates a function, not {function!r}")
-        called = function
-        while isinstance(called, functools.partial):
-            called = called.func
-        if not inspect.isroutine(called):
-            called = type(called).__call__
+        called = _called(function)
         if inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called):
             name = getattr(function, "__qualname__", repr(function))
             raise TypeError(
                 f"{name} is a generator, whose call ends before its work begins; "
                 "write `with breaker:` inside it"
             )
-        asynchronous = inspect.iscoroutinefunction(called)
+        # An object may call itself a coroutine function, as a mock does.
+        asynchronous = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(called)
         wrapper = self._async_wrapper(function) if asynchronous else self._wrapper(function)
         return functools.wraps(function)(wrapper)
 
@@ -191,3 +211,10 @@ class Faces(Core):
             return result
 
         return wrapper
+
+
+def _called(function: Any) -> Any:
+    """What is run when something is called."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return function if inspect.isroutine(function) else type(function).__call__

@@ -5,11 +5,14 @@
 --       4 the switch that holds for all (not there: none)
 -- ARGV  1 the node   2 whether it is sick (0 or 1)   3 how long its word holds, ms (0: it leaves)
 --       4 how many sick nodes a quorum has at least   5 and which share of the living, in millionths
--- reply alive, sick, since when the quorum is reached ("" if it is not), the switch ("")
+-- reply alive, sick, since when the quorum is reached ("" if it is not), the switch (""), whether
+--       the node was known (0 or 1)
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local holds = tonumber(ARGV[3])
 local kept = math.max(holds, 1000) * 10
+local alive_until = redis.call('ZSCORE', KEYS[1], ARGV[1])
+local known = (alive_until and tonumber(alive_until) > now) and 1 or 0
 
 for place = 1, 2 do
   if holds > 0 and (place == 1 or ARGV[2] == '1') then
@@ -31,4 +34,4 @@ elseif since then
   redis.call('DEL', KEYS[3])
   since = false
 end
-return {alive, sick, since or '', redis.call('GET', KEYS[4]) or ''}
+return {alive, sick, since or '', redis.call('GET', KEYS[4]) or '', known}

@@ -52,7 +52,7 @@ class Probe:
 class Machine:
     """One breaker's state."""
 
-    __slots__ = ("_done", "_failed", "_lease", "_live", "_ramp", "_share", "_slow",
+    __slots__ = ("_done", "_failed", "_lease", "_live", "_most", "_ramp", "_share", "_slow",
                  "attempt", "changes", "opened", "settings", "since", "slow_after", "state",
                  "ticket", "until", "window")  # fmt: skip
 
@@ -79,6 +79,8 @@ class Machine:
         slow = settings.slow_after
         self.slow_after = LATE if slow is None else min(LATE, round(slow * 1e6))
         self._lease = round(settings.probe_lease * 1e6)
+        most = settings.half_open_for
+        self._most = LATE if most is None else round(most * 1e6)
         self._ramp = round(settings.ramp * 1e6)
 
     # -- calls
@@ -150,6 +152,8 @@ class Machine:
                 self._probed(1, 1, now)
             if self._done >= self.settings.probes and self.state == HALF_OPEN:
                 self._probed(0, 0, now)  # somebody was interrupted just before this
+            if self.state == HALF_OPEN and now - self.since >= self._most:
+                self._go(TRIP, "the probes took too long", now)
         elif self.state == RECOVERING and now - self.since >= self._ramp:
             self._go(RAMPED, "the ramp is over", now)
 
@@ -159,12 +163,16 @@ class Machine:
             return max(0, self.until - now)
         if self.state == RECOVERING:
             return 0
-        if self.state == HALF_OPEN and self._live:
-            return max(0, self._live[0].due - now)
-        return None
+        if self.state != HALF_OPEN:
+            return None
+        if len(self._live) + self._done < self.settings.probes:
+            return 0
+        return max(0, self._live[0].due - now) if self._live else None
 
     def abandon(self) -> None:
         """Nobody is left who could end the probes: others may probe in their place."""
+        for probe in self._live:
+            probe.ticket = 0  # but for a child that goes on with the call it was forked in
         self._live.clear()
 
     def probing(self) -> int:
@@ -184,7 +192,7 @@ class Machine:
 
     def reported(self) -> tuple[int, int, int]:
         """Calls, failures and slow calls that the present state goes by."""
-        if self.state == HALF_OPEN:
+        if self._done or self.state == HALF_OPEN:
             return self._done, self._failed, self._slow
         return self.window.total, self.window.failed, self.window.slow
 
@@ -201,10 +209,11 @@ class Machine:
         self._done = min(self._done + 1, self.settings.probes)
         self._failed += failed
         self._slow += slow
-        if self._done < self.settings.probes:
+        sick = self.settings.judged(self._done, self._failed, self._slow)
+        if sick is None:
             return
         told = _told(self._done, self._failed, self._slow)
-        if self.settings.sick(self._done, self._failed, self._slow):
+        if sick:
             self._go(TRIP, told, now)
         else:
             self._go(RAMP if self._ramp else WELL, told, now)
@@ -224,13 +233,15 @@ class Machine:
         """Begin a state. What is interrupted half-way is done again: the state comes last."""
         self.ticket += 1  # whatever is under way belongs to what was before
         self._live.clear()
-        self._done = self._failed = self._slow = self._share = 0
+        self._share = 0
+        if state != OPEN or self.state != HALF_OPEN:  # while open, it shows what opened it
+            self._done = self._failed = self._slow = 0
         if state == OPEN:
             self.until = now + self.settings.wait_micros(self.attempt + 1)
             self.attempt += 1
             self.opened += 1
         elif STATES[state].counts and state != HALF_OPEN:
-            self.window.clear(now)  # while open, it shows what opened it
+            self.window.clear(now)
         if state not in (OPEN, HALF_OPEN, RECOVERING):
             self.attempt = 0
         self.since = now

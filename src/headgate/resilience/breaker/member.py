@@ -8,13 +8,15 @@ on a call's way: if Redis is lost, each node has its own breaker, as if there we
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import socket
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...clock import ticks_of
-from .states import CLOSED, DISABLED, FORCED_OPEN, METRICS_ONLY, OPEN
+from ..forking import begin_anew
+from .states import CLOSED, DISABLED, FORCED_OPEN, HALF_OPEN, METRICS_ONLY, OPEN, RECOVERING
 
 if TYPE_CHECKING:
     from ..notices import Notice
@@ -22,8 +24,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Member", "Quorum", "Standing", "switch_command"]
 
+SPACE = "headgate:breaker:"
+"""What the names of all keys in Redis begin with."""
 BY_FLEET = "a quorum of the fleet has opened"
 BY_SWITCH = "switched for the whole fleet"
+UNWELL = (OPEN, HALF_OPEN, RECOVERING)
+"""The states in which a node may be sick: it is so from the moment it trips until it closes."""
+WELL = (CLOSED, RECOVERING)
+"""The states in which it is news what others have found out."""
 SWITCHED = {FORCED_OPEN: "force_open", DISABLED: "disable", METRICS_ONLY: "metrics_only"}
 
 
@@ -45,18 +53,18 @@ class Standing(NamedTuple):
     """The state that is forced upon all; empty if none is."""
 
 
-def switch_command(name: str, state: str | None) -> tuple[str, ...]:
+def switch_command(name: str, state: str | None, space: str = SPACE) -> tuple[str, ...]:
     """The Redis command that forces a state upon every instance; None lets all go again."""
     if state is None:
-        return "DEL", _key(name, "switch")
+        return "DEL", _key(name, "switch", space)
     if state not in SWITCHED:
         known = ", ".join(repr(word) for word in SWITCHED)
         raise ValueError(f"a fleet is switched to one of {known}, or None, not {state!r}")
-    return "SET", _key(name, "switch"), state
+    return "SET", _key(name, "switch", space), state
 
 
-def _key(name: str, what: str) -> str:
-    return f"headgate:breaker:{{{name}}}:{what}"  # the braces keep them in one slot
+def _key(name: str, what: str, space: str) -> str:
+    return f"{space}{{{name}}}:{what}"  # the braces keep them in one slot
 
 
 class Member:
@@ -68,21 +76,23 @@ class Member:
         client: Any,
         *,
         node: str = "",
-        quorum: Quorum | tuple[int, float] = Quorum(),  # noqa: B008 # a constant
+        quorum: Quorum | tuple[int, float] | int = Quorum(),  # noqa: B008 # a constant
         interval: float = 1.0,
         ttl: float = 5.0,
         keep_switch: bool = False,
+        space: str = SPACE,
     ) -> None:
         if not breaker.name:
             raise ValueError("a breaker that is shared needs a name, the same on every node")
-        self.quorum = Quorum(*quorum)
+        self.quorum = Quorum(quorum) if isinstance(quorum, int) else Quorum(*quorum)
         if self.quorum.least < 1 or not 0 <= self.quorum.share <= 1:
             raise ValueError(f"a quorum is a number above 0 and a share up to 1, not {quorum!r}")
         self._ttl = ticks_of(ttl, "ttl")
         if not 0 < interval < ttl:
             raise ValueError(f"an interval lies between 0 and the ttl, {ttl!r}, not {interval!r}")
         self.breaker = breaker
-        self.node = node or f"{socket.gethostname()}:{os.getpid()}:{os.urandom(4).hex()}"
+        self._named = bool(node)
+        self.node = node or _own_name()
         self.standing: Standing | None = None
         """How the fleet is; None before it was asked, and while Redis is lost."""
         self.error: Exception | None = None
@@ -90,12 +100,20 @@ class Member:
         self._client = client
         self._interval = interval
         self._keep_switch = keep_switch
+        self._space = space
         self._script = files(__package__).joinpath("fleet.lua").read_text()
-        self._sick = breaker.state == OPEN
         self._since = ""
         self._switch = ""
         self._heard = breaker.clock.micros()
-        breaker.listeners.append(self._changed)
+        self._told = False
+        self._patient_until = 0
+        self._listen()
+        begin_anew(self)
+
+    def _listen(self) -> None:
+        if self._changed not in self.breaker.listeners:
+            self._sick = self.breaker.state in UNWELL
+            self.breaker.listeners.append(self._changed)
 
     def _changed(self, notice: Notice) -> None:
         if notice.kind != "breaker.state":
@@ -103,7 +121,7 @@ class Member:
         state = notice.values["state"]
         if state == OPEN:
             self._sick = notice.values["why"] != BY_FLEET
-        elif state == CLOSED or state in SWITCHED:
+        elif state not in UNWELL:
             self._sick = False
         self._wake()
 
@@ -111,21 +129,31 @@ class Member:
         """Have the next report made at once."""
 
     def _question(self, leaving: bool = False) -> tuple[Any, ...]:
-        keys = (_key(self.breaker.name, what) for what in ("alive", "sick", "since", "switch"))
-        ttl = 0 if leaving else self._ttl // 1000
-        share = round(self.quorum.share * 1_000_000)
+        words = ("alive", "sick", "since", "switch")
+        keys = (_key(self.breaker.name, what, self._space) for what in words)
+        ttl = 0 if leaving else max(1, self._ttl // 1000)
+        share = math.floor(self.quorum.share * 1_000_000)  # two of three are two thirds
+        # Notices of two threads may come in the wrong order, so the state has the last word.
+        sick = self._sick and self.breaker.state in UNWELL
         return (
-            "EVAL", self._script, 4, *keys, self.node, int(self._sick), ttl, self.quorum.least,
-            share,
+            "EVAL", self._script, 4, *keys, self.node, int(sick), ttl, self.quorum.least, share,
         )  # fmt: skip
 
     def _answered(self, reply: Any) -> None:
-        alive, sick, since, switch = (_text(part) for part in reply)
+        alive, sick, since, switch, known = (_text(part) for part in reply)
+        now = self.breaker.clock.micros()
+        if self._told and known == "0":
+            # Redis was emptied, or everybody away from it: others have to report again, too, or
+            # the first to do so would be a quorum of the few that are known.
+            self._patient_until = now + self._ttl
+        self._told = True
         self.error = None
-        self._heard = self.breaker.clock.micros()
+        self._heard = now
         self.standing = Standing(int(alive), int(sick), bool(since), switch)
         self._follow(switch)
-        if since and since != self._since and not switch and self.breaker.state == CLOSED:
+        if now < self._patient_until:
+            since = (since or self._since) if self._since else ""
+        elif since and since != self._since and not switch and self.breaker.state in WELL:
             self.breaker.open(BY_FLEET)
         self._since = since  # once for each time the quorum is reached, or nobody came back
 
@@ -149,6 +177,17 @@ class Member:
     def _leave(self) -> None:
         with contextlib.suppress(ValueError):
             self.breaker.listeners.remove(self._changed)
+        self._told = False
+
+    def after_fork(self) -> None:
+        """In a child: another node, which has not reported yet."""
+        if not self._named:
+            self.node = _own_name()
+        self._told = False
+
+
+def _own_name() -> str:
+    return f"{socket.gethostname()}:{os.getpid()}:{os.urandom(4).hex()}"
 
 
 def _text(part: Any) -> str:

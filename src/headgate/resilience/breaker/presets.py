@@ -17,10 +17,13 @@ __all__ = [
 
 
 def resilience4j(**changes: Any) -> Settings:
-    """Resilience4j's defaults: half of the last 100 calls, all of them slower than a minute."""
+    """Resilience4j's defaults: half of the last 100 calls, all of them slower than a minute.
+
+    As there, probes are judged when as many have ended as the `minimum` says, if that is less.
+    """
     defaults: dict[str, Any] = {
         "failure_ratio": 0.5, "slow_ratio": 1.0, "slow_after": 60.0, "window": 100,
-        "minimum": 100, "wait": 60.0, "probes": 10, "automatic": False,
+        "minimum": 100, "wait": 60.0, "probes": 10, "judge_early": True, "automatic": False,
     }  # fmt: skip
     return Settings(**(defaults | changes))
 
@@ -71,9 +74,13 @@ def hystrix(**changes: Any) -> Settings:
     return Settings(**(defaults | changes))
 
 
-def consecutive(failures: int = 5, *, wait: float = 60.0, **changes: Any) -> Settings:
-    """So many failures in a row, as pybreaker, circuitbreaker and purgatory count; one probe."""
+def consecutive(count: int = 5, /, *, wait: float = 60.0, **changes: Any) -> Settings:
+    """So many failures in a row, as pybreaker, circuitbreaker and purgatory count; one probe.
+
+    With more `probes`, all of them have to go well: the first that fails opens it again.
+    """
     defaults: dict[str, Any] = {
-        "failure_ratio": 1.0, "window": failures, "minimum": failures, "wait": wait, "probes": 1,
+        "failure_ratio": 1.0, "window": count, "minimum": count, "wait": wait, "probes": 1,
+        "probe_failures": 1, "at_wait": True,
     }  # fmt: skip
     return Settings(**(defaults | changes))

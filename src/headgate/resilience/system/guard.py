@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from collections import deque
 from collections.abc import Iterable, Mapping
@@ -100,8 +99,9 @@ class SystemGuard(Entrance):
     def start(self) -> Self:
         """Look at the machine in a thread of our own; without it, calls do it in passing."""
         self._threaded = True
-        if self._thread is None:
-            self._thread = start_thread(self, SystemGuard.look, self._every / 1_000_000)
+        with self._lock:  # or the thread might look first, find none noted, and start another
+            if self._thread is None:
+                self._thread = start_thread(self, SystemGuard.look, self._every / 1_000_000)
         return self
 
     def watch_loop(self, every: float = 0.1) -> Self:
@@ -180,7 +180,7 @@ class SystemGuard(Entrance):
 
     def capacity(self) -> float | None:
         """How many calls at once the machine has been seen to manage: the most that ended in any
-        part of the last seconds, by the shortest time that they took; None: not seen yet."""
+        half second of the last ten, by their least mean time in one; None: not seen yet."""
         found = self._rolling.pace(self._clock.micros())
         return None if found is None else found[0] * found[1] / SLICE
 
@@ -189,7 +189,7 @@ class SystemGuard(Entrance):
         if self._total <= 1:
             return False
         capacity = self.capacity()
-        return capacity is not None and self._total > math.ceil(capacity)
+        return capacity is not None and self._total > capacity
 
     # -- letting in
 

@@ -6,17 +6,15 @@ be known is None, and nobody is turned away because of it.
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import os
 import time
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-__all__ = ["Machine", "Reading", "Source", "cpus"]
+from .groups import GROUP, PROC, Groups
 
-GROUP = Path("/sys/fs/cgroup")
-PROC = Path("/proc")
+__all__ = ["Machine", "Reading", "Source", "cpus"]
 
 
 class Reading(NamedTuple):
@@ -48,9 +46,10 @@ class Machine:
     def __init__(self, psutil: bool = True, proc: Path = PROC, group: Path = GROUP) -> None:
         self._psutil = _psutil() if psutil else None
         self._proc = proc
-        self._group = group
-        self.cpus = cpus(group)
+        self._groups = Groups(proc, group)
+        self.cpus = cpus(group, proc)
         self._all = self._times()
+        self._quotas = self._groups.quotas()
         self._own = (time.monotonic(), time.process_time())
         self._cpu: float | None = None
 
@@ -59,7 +58,8 @@ class Machine:
         return Reading(self._read_cpu(), self._load(), self._memory())
 
     def _read_cpu(self) -> float | None:
-        """The busier of the machine, and of this process beside what it may use."""
+        """The busiest of the machine, and of this process and its groups beside what they may
+        use: a group has our sister processes in it too."""
         shares = []
         times = self._times()
         if times is not None and self._all is not None:
@@ -71,6 +71,10 @@ class Machine:
         passed = now - self._own[0]
         if passed >= 0.01:  # a shorter time says nothing
             shares.append((used - self._own[1]) / passed / self.cpus)
+            before, self._quotas = self._quotas, self._groups.quotas()
+            for level, quota in self._quotas.items():
+                if level in before:
+                    shares.append((quota.used - before[level].used) / passed / quota.cpus)
             self._own = (now, used)
         if shares:
             self._cpu = min(1.0, max(0.0, *shares))
@@ -97,8 +101,8 @@ class Machine:
             return None
 
     def _memory(self) -> float | None:
-        shares = [share for share in (self._machine_memory(), self._group_memory()) if share]
-        return max(shares) if shares else None
+        shares = (self._machine_memory(), self._groups.memory())
+        return max((share for share in shares if share is not None), default=None)
 
     def _machine_memory(self) -> float | None:
         if self._psutil is not None:
@@ -116,36 +120,14 @@ class Machine:
         except (OSError, ValueError, IndexError, KeyError, ZeroDivisionError):
             return None
 
-    def _group_memory(self) -> float | None:
-        """What our container uses of what it may; None if it may use all."""
-        for used, most in (
-            ("memory.current", "memory.max"),
-            ("memory/memory.usage_in_bytes", "memory/memory.limit_in_bytes"),
-        ):
-            limit, taken = _number(self._group / most), _number(self._group / used)
-            if limit and taken is not None and limit < 2**60:  # older kernels say a huge number
-                return min(1.0, taken / limit)
-        return None
 
-
-def cpus(group: Path = GROUP) -> float:
+def cpus(group: Path = GROUP, proc: Path = PROC) -> float:
     """How many CPUs this process may use: by its affinity, and by its container's quota."""
     try:
         count = float(len(os.sched_getaffinity(0)))
     except (AttributeError, OSError):  # only on Linux
         count = float(os.cpu_count() or 1)
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        quota, period = (group / "cpu.max").read_text().split()[:2]
-        if quota != "max":
-            count = min(count, int(quota) / int(period))
-    return max(count, 0.01)
-
-
-def _number(path: Path) -> int | None:
-    try:
-        return int(path.read_text())
-    except (OSError, ValueError):  # "max" is no number either
-        return None
+    return min([count, *(quota.cpus for quota in Groups(proc, group).quotas().values())])
 
 
 def _psutil() -> Any:
