@@ -41,7 +41,7 @@ def check_form(form: str) -> None:
     assert bool(headgate.compiled) == (form == "compiled"), headgate.compiled
 
 
-def run_helper(module: str, *arguments: object, seconds: float = 120) -> str:
+def run_helper(module: str, *arguments: object, seconds: float = 600) -> str:
     """What a helper of this package prints in a process of its own; its error if it fails."""
     done = subprocess.run(
         [sys.executable, "-m", f"fault.{module}", FORM, *map(str, arguments)],

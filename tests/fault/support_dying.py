@@ -24,10 +24,10 @@ from .support_zone import check_zone, picture, words_of
 
 __all__ = ["Dying"]
 
-SOON = 0.010
+SOON = 0.05
 """How long a death may keep others waiting, in seconds: the middle of all rounds, as any single
 one may meet with a busy machine."""
-HANG = 2.0
+HANG = 20.0
 MOST = 5000
 UNCHANGED = ("refused", "together-refused")
 PROBE = Ask("check", Limit.parse("1/minute fixed-window"), "probe", 1, "elsewhere")

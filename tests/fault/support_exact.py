@@ -89,7 +89,7 @@ class Taker:
         words, me = self.board.words, self.number * THREADS + thread
         for _ in range(self.calls):
             try:
-                with self.limiter.hold("door", timeout=30):
+                with self.limiter.hold("door", timeout=300):
                     words[me] = 1
                     if sum(words[:ALL]) > PERMITS:
                         words[self.board.wrong] += 1

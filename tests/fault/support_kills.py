@@ -48,8 +48,8 @@ PERMIT = len(KINDS)
 # Most often what takes longest, so that many are killed in the middle of it.
 OFTEN = [*range(PERMIT + 1), PERMIT, *[KINDS.index("all")] * 8]
 PERMITS = 2
-HANG = 1.0
-"""Seconds that no single call may take."""
+HANG, PATIENCE = 20.0, 60.0
+"""Seconds that no single call may take, and after which it would be an error."""
 
 
 class Board:
@@ -123,7 +123,7 @@ class Kills:
 
     def __init__(self, path: str, kills: int) -> None:
         self.kills = kills
-        self.store = ZoneStore(path, size=2 << 20, patience=5.0)
+        self.store = ZoneStore(path, size=2 << 20, patience=PATIENCE)
         self.board = Board(kills + 1)
         self.pids = [self.worker(slot) for slot in range(WORKERS)]
         self.longest = 0.0

@@ -23,7 +23,7 @@ class Scene:
     def __init__(self, kind: Kind, path: str) -> None:
         self.clock = ManualClock(start=START)
         clock = None if kind.timed else self.clock
-        self.store = ZoneStore(path, size=1 << 16, clock=clock, keys=kind.keys, patience=5.0)
+        self.store = ZoneStore(path, size=1 << 16, clock=clock, keys=kind.keys, patience=60.0)
         # All processes hold permits in the name of one that is always there: the same words.
         zone: Any = self.store._zone
         zone.holders._me = 1

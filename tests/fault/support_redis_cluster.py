@@ -58,13 +58,13 @@ class Nodes:
                     return server
             return None
 
-        server: Server = until(found, 30, "the master has no replica")
+        server: Server = until(found, 60, "the master has no replica")
         return server
 
     def whole(self) -> None:
         """Wait until all nodes that run see every slot served by the same masters, which run."""
         try:
-            until(self._agreed, 30)
+            until(self._agreed, 60)
         except AssertionError:
             logs = [f"{s.port}\n{(s.folder / 'log').read_text()[-2000:]}" for s in self.alive()]
             raise AssertionError("\n".join(["the cluster did not heal", *logs])) from None
@@ -88,9 +88,9 @@ class Nodes:
         replica = self.replica_of(master)
         time.sleep(max(0.0, self._elected + ELECTIONS - time.monotonic()))
         for _ in range(5):  # it gives up after a while if the others do not vote
-            until(lambda: self.say(replica, "CLUSTER FAILOVER"), 10, "it may not take over")
+            until(lambda: self.say(replica, "CLUSTER FAILOVER"), 60, "it may not take over")
             with contextlib.suppress(AssertionError):
-                until(lambda: replica in self.masters(), 6)
+                until(lambda: replica in self.masters(), 10)
                 break
         assert replica in self.masters(), "the replica did not take over"
         self._elected = time.monotonic()
@@ -117,12 +117,12 @@ class Nodes:
         """Kill a master, and wait until its replica has taken its place."""
         replica = self.replica_of(master)
         master.kill()
-        until(lambda: replica in self.masters(), 30, "the replica did not take over")
+        until(lambda: replica in self.masters(), 60, "the replica did not take over")
         self._elected = time.monotonic()
         self.whole()
 
     def revive(self, server: Server) -> None:
         """Start a node that was killed; it becomes a replica of whoever took its place."""
         server.start()
-        until(lambda: self.say(server, "ROLE")[0] == "slave", 30, "it did not become a replica")
+        until(lambda: self.say(server, "ROLE")[0] == "slave", 60, "it did not become a replica")
         self.whole()

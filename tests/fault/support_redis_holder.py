@@ -26,7 +26,7 @@ FOREVER = 1000.0
 
 def main(form: str, url: str, way: str, ttl: str) -> None:
     check_form(form)
-    store = RedisStore(url, budget=10, connect_timeout=30)
+    store = RedisStore(url, budget=30, connect_timeout=30)
     seconds = float(ttl)
     if way in ("thread", "task"):
         store.lease_ttl = seconds

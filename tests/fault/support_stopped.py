@@ -20,8 +20,8 @@ from .support_kinds import Scene
 
 __all__: list[str] = []
 
-HANG = 0.9
-"""Seconds: less than those a store is patient by default."""
+HANG = 20.0
+"""Seconds: less than those that the store is patient."""
 
 
 class Stopping(Dying):

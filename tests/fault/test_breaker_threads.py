@@ -64,19 +64,19 @@ def test_half_open_never_exceeds_its_probes(turn: int, manual_clock: ManualClock
         with lock:
             inside += 1
             most = max(most, inside)
-        let_go.wait(10)
+        let_go.wait(60)
         with lock:
             inside -= 1
 
     def work(number: int) -> bool:
         if number == THREADS:
-            done.wait(10)  # everybody else was refused
+            done.wait(60)  # everybody else was refused
             let_go.set()
             return False
         try:
             found.call(probe)
         except BreakerOpen:
-            done.wait(10)
+            done.wait(60)
             return False
         return True
 

@@ -5,25 +5,27 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
 import pytest
 
-from headgate import Limiter
+from headgate import Limiter, LimitExceeded
 from headgate.stores import open_store
 from headgate.stores.failover import Failover
 from headgate.stores.redis import RedisStore
-from servers import Server
+from headgate.stores.standing import StandIns
+from servers import Server, until
 
 from .support_redis import BUDGET, BURST, RATE, WINDOW, Traffic, all_answered, back_in_time, running
 
-LONG = 10.0
+LONG = 30.0
+"""A budget for calls that are to succeed, however busy the machine is."""
+ENOUGH = 0.5
+"""A budget for those on a server that is then stopped, which costs a few of them."""
 NODES = 4
 AMOUNT = 50
 TEXT = f"{AMOUNT}/30d fixed-window"
-RECOVERY = 5.0
-"""Seconds: the breaker's longest pause, twice if its probe meets a connection not yet made."""
 OUT = 1.0
 """Seconds that a server is away."""
 
@@ -34,39 +36,45 @@ def server() -> Iterator[Server]:
         yield started
 
 
-def safe(server: Server, on_error: str = "local", nodes: int = 1) -> Failover:
+def safe(
+    server: Server, on_error: str = "local", nodes: int = 1, budget: float = BUDGET
+) -> Failover:
     """A store that answers all the same."""
-    return Failover(RedisStore(server.url, budget=BUDGET), on_error, nodes)
+    return Failover(RedisStore(server.url, budget=budget), on_error, nodes)
 
 
 @contextmanager
-def safe_store(server: Server, on_error: str = "local", nodes: int = 1) -> Iterator[Failover]:
-    store = safe(server, on_error, nodes)
+def safe_store(
+    server: Server, on_error: str = "local", nodes: int = 1, budget: float = ENOUGH
+) -> Iterator[Failover]:
+    store = safe(server, on_error, nodes, budget)
     try:
         yield store
     finally:
         store.close()
 
 
-def killed(server: Server) -> float:
+def killed(server: Server, noticed: Callable[[], int]) -> float:
     """Away for a while, and back with nothing; when it was back."""
     server.kill()
     time.sleep(OUT)
+    until(noticed)
     server.start()
     return time.monotonic()
 
 
-def stopped(server: Server) -> float:
+def stopped(server: Server, noticed: Callable[[], int]) -> float:
     """Still for a while; when it went on."""
     server.stop()
     time.sleep(OUT)
+    until(noticed)
     server.go_on()
     return time.monotonic()
 
 
 def back(limiter: Limiter, key: str = "other") -> None:
     """Ask until the store itself answers."""
-    end = time.monotonic() + 30
+    end = time.monotonic() + 60
     while limiter.hit(key).degraded:
         assert time.monotonic() < end, "the store is not asked any more"
         time.sleep(0.005)
@@ -74,30 +82,39 @@ def back(limiter: Limiter, key: str = "other") -> None:
 
 def caught_up(store: Failover) -> None:
     """Ask until the store was told all that it missed."""
-    other, end = Limiter("1000000/30d", store=store), time.monotonic() + 30
-    while other.hit("other").degraded or store.degraded or store._stand_ins.kept:
+    other, end = Limiter("1000000/30d", store=store), time.monotonic() + 60
+    while other.hit("other").degraded or store.degraded or store.owed:
         assert time.monotonic() < end, "the store is not told"
         time.sleep(0.005)
 
 
 @pytest.mark.parametrize("opened", ["failover", "url"])
 @pytest.mark.parametrize("hurt", [killed, stopped])
-def test_nobody_notices(hurt: Callable[[Server], float], opened: str, server: Server) -> None:
+def test_nobody_notices(
+    hurt: Callable[..., float], opened: str, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outages, forget = [1], StandIns.forget
+
+    def counted(self: StandIns) -> None:
+        outages[0] += self._local is not None
+        forget(self)
+
+    monkeypatch.setattr(StandIns, "forget", counted)
     store: Any = safe(server)
     if opened == "url":
         store.close()
         store = open_store(f"{server.url}?budget={BUDGET}")
     with running(Traffic(store)) as traffic:
         traffic.refused(0.0)
-        since = hurt(server)
+        since = hurt(server, lambda: traffic.count("stood-in", "stood-in no"))
         traffic.flowing(10, since=since)
     store.close()
     all_answered(traffic)
-    back_in_time(traffic, since, RECOVERY)
+    back_in_time(traffic, since)
     assert not traffic.count("late", "away")
-    assert traffic.count("stood-in", "stood-in no")
-    # At the store, and once more in its place for as long as it was away; and what it had lost.
-    losses = 1 + (hurt is killed)
+    # At the store, and once more in its place for as long as it was away, which a busy machine
+    # may make it at any time; and what it had lost.
+    losses = outages[0] + (hurt is killed)
     assert traffic.count("yes", "stood-in", what="window") <= WINDOW * (1 + losses)
     mine = [r for r in traffic.records if r.what == "bucket"]
     span = max(r.end for r in mine) - min(r.start for r in mine)
@@ -107,7 +124,9 @@ def test_nobody_notices(hurt: Callable[[Server], float], opened: str, server: Se
 
 def test_nodes_share_what_there_is(server: Server) -> None:
     with ExitStack() as stack:
-        stores = [stack.enter_context(safe_store(server, nodes=NODES)) for _ in range(NODES)]
+        stores = [
+            stack.enter_context(safe_store(server, nodes=NODES, budget=0.2)) for _ in range(NODES)
+        ]
         limiters = [Limiter(TEXT, store=store) for store in stores]
         before = sum(limiter.hit("k").allowed for limiter in limiters for _ in range(5))
         assert before == 5 * NODES
@@ -126,7 +145,7 @@ def test_nodes_share_what_there_is(server: Server) -> None:
 
 
 def test_each_limiter_may_choose(server: Server) -> None:
-    with safe_store(server, "deny") as store:
+    with safe_store(server, "deny", budget=LONG) as store:
         limiters = {
             choice: Limiter("3/30d", store=store, name=str(choice), on_error=choice)
             for choice in ("allow", "deny", "local", None)
@@ -156,18 +175,18 @@ def test_a_store_that_is_away_is_left_alone(hurt: Callable[[Server], None], serv
                 start = time.monotonic()
                 limiter.hit("k")
                 counts[number] += 1
-                slow[number] += time.monotonic() - start > BUDGET / 2
+                slow[number] += time.monotonic() - start > ENOUGH / 2
 
         threads = [threading.Thread(target=work, args=(number,)) for number in range(workers)]
         for thread in threads:
             thread.start()
         time.sleep(0.2)
         hurt(server)
-        end = time.monotonic() + 10
+        end = time.monotonic() + 60
         while not store.opened:
             assert time.monotonic() < end, "it is asked on and on"
             time.sleep(0.01)
-        time.sleep(0.5)
+        time.sleep(2 * ENOUGH)
         before = store.failures
         time.sleep(2)
         failures, opened = store.failures - before, store.opened
@@ -178,13 +197,13 @@ def test_a_store_that_is_away_is_left_alone(hurt: Callable[[Server], None], serv
     assert failures <= 12
     assert opened <= 20
     assert sum(counts) > 1000
-    assert sum(slow) < sum(counts) / 10
+    assert sum(slow) < sum(counts) / 5
 
 
 def test_it_comes_back_to_all_without_a_rush(server: Server) -> None:
     """The first to ask again is one alone; with every answer one more may."""
     workers, over = 24, threading.Event()
-    with safe_store(server) as store:
+    with safe_store(server, budget=BUDGET) as store:
         inside: list[tuple[float, int]] = []
         now, lock, decide = [0], threading.Lock(), store.store.decide
         limiter = Limiter("1000000/30d", store=store, limit_for=lambda key: None)  # the long way
@@ -200,7 +219,7 @@ def test_it_comes_back_to_all_without_a_rush(server: Server) -> None:
                     now[0] -= 1
 
         store.store.decide = counted  # type: ignore[method-assign]
-        store._decide = store._decide._replace(plain=counted)
+        store.verb_decide = store.verb_decide._replace(plain=counted)
 
         def work() -> None:
             while not over.wait(0.001):
@@ -212,10 +231,10 @@ def test_it_comes_back_to_all_without_a_rush(server: Server) -> None:
         time.sleep(0.2)
         server.stop()
         time.sleep(OUT)
+        until(lambda: store.degraded_decisions)
         away = time.monotonic()
-        answered = store.degraded_decisions
         server.go_on()
-        end = time.monotonic() + 30
+        end = time.monotonic() + 60
         while store.degraded:
             assert time.monotonic() < end
             time.sleep(0.001)
@@ -223,14 +242,13 @@ def test_it_comes_back_to_all_without_a_rush(server: Server) -> None:
         over.set()
         for thread in threads:
             thread.join()
-    assert answered
     assert first[0] == 1
     assert max(first) <= 4
 
 
 def test_permits_of_a_time_without_the_store(server: Server) -> None:
     with safe_store(server) as store:
-        store.lease_ttl = 1.0
+        store.lease_ttl = 600.0  # by itself nothing comes back here
         limiter = Limiter("2 concurrent", store=store)
         first = limiter.hold("k")
         permit = first.__enter__()
@@ -254,3 +272,30 @@ def test_what_was_settled_meanwhile_is_told_later(server: Server) -> None:
         server.go_on()
         caught_up(store)
         assert limiter.peek("k").remaining == 90
+
+
+@pytest.mark.parametrize("what", ["hold", "reserve"])
+@pytest.mark.parametrize("choice", ["deny", "allow", "local"])
+def test_a_take_that_is_carried_out_late_holds_nothing(
+    choice: str, what: str, server: Server
+) -> None:
+    """It was sent, timed out, and the server does it when it goes on."""
+    text = "2 concurrent" if what == "hold" else TEXT
+    with safe_store(server, choice) as store, safe_store(server) as another:
+        store.lease_ttl = 600.0
+        limiter, beside = Limiter(text, store=store), Limiter(text, store=another)
+        with getattr(limiter, what)("other", 2), getattr(beside, what)("another", 2):
+            pass  # so that there are connections, and the server knows the script
+        full = beside.peek("k").remaining
+        server.stop()
+        refused = pytest.raises(LimitExceeded) if choice == "deny" else nullcontext()
+        with refused, getattr(limiter, what)("k", 2) as held:
+            assert held.decision.degraded
+        assert store.failures
+        server.go_on()
+        end = time.monotonic() + 30
+        while beside.peek("k").remaining == full:
+            assert time.monotonic() < end, "it is not carried out"
+            time.sleep(0.005)
+        caught_up(store)
+        assert beside.peek("k").remaining == full

@@ -27,10 +27,10 @@ from .support import FORM, environment, forked
 from .support_redis import SCALE
 from .support_redis_holder import LIMITS
 
-LONG = 20.0
+LONG = 30.0
 """A budget for calls that are to succeed, however busy the machine is."""
-TTL = 1.0
-NOISE = 2.0
+TTL = 3.0
+NOISE = 20.0
 """Seconds that a busy machine may take for what takes none."""
 
 
@@ -201,6 +201,7 @@ def test_multiprocessing(store: RedisStore) -> None:
 def test_what_a_dead_process_held_comes_back(way: str, server: Server, store: RedisStore) -> None:
     limiter = Limiter(LIMITS[way], store=store, name=way)
     command = [sys.executable, "-m", "fault.support_redis_holder"]
+    began = time.monotonic()
     holder = subprocess.Popen(
         [*command, FORM, server.url, way, str(TTL)], env=environment(), stdout=subprocess.PIPE
     )
@@ -208,7 +209,7 @@ def test_what_a_dead_process_held_comes_back(way: str, server: Server, store: Re
         assert holder.stdout is not None
         assert holder.stdout.readline()
         if way in ("thread", "task"):  # renewed as long as it lives
-            end = time.monotonic() + 2.5 * TTL
+            end = time.monotonic() + 1.5 * TTL
             while time.monotonic() < end:
                 assert not limiter.peek("door").allowed
                 time.sleep(0.02)
@@ -218,7 +219,9 @@ def test_what_a_dead_process_held_comes_back(way: str, server: Server, store: Re
         holder.kill()
         holder.wait()
         holder.stdout.close()  # type: ignore[union-attr]
-    assert limiter.peek("door").allowed is (time.monotonic() - dead > TTL)
+    # What was renewed lately, or taken lately, is held for some time yet.
+    held_for = dead + TTL / 3 if way in ("thread", "task") else began + TTL
+    assert not limiter.peek("door").allowed or time.monotonic() > held_for
     while not limiter.peek("door").allowed:
         assert time.monotonic() - dead < TTL + 1 + NOISE
         time.sleep(0.01)

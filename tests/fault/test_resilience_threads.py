@@ -40,7 +40,7 @@ def together(count: int, work: Callable[[int], None]) -> None:
 
     def run(number: int) -> None:
         try:
-            start.wait(10)
+            start.wait(60)
             work(number)
         except BaseException as error:
             errors.append(error)

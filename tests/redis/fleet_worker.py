@@ -18,8 +18,8 @@ def say(word: str) -> None:
 def main(port: str, name: str) -> None:
     """Read words, one a line: fail, call, report, switch STATE, quit."""
     breaker = Breaker(name, minimum=4, window=4, wait=600)
-    client = redis.Redis(port=int(port), socket_timeout=1, socket_connect_timeout=1)
-    fleet = Fleet(breaker, client, interval=0.05, ttl=20.0).start()
+    client = redis.Redis(port=int(port), socket_timeout=20, socket_connect_timeout=20)
+    fleet = Fleet(breaker, client, interval=0.05, ttl=60.0).start()
     say("ready")
     for line in sys.stdin:
         word, _, more = line.strip().partition(" ")

@@ -15,8 +15,10 @@ from headgate.errors import StoreUnavailable
 from headgate.stores.redis.link import Call, Command, Flow, prepared
 from servers import Server, binary, free_port, until
 
-LONG = 5.0
+LONG = 30.0
 """A budget for calls that are to succeed, however busy the machine is."""
+HANG = 20.0
+"""Seconds after which a call that had less than one is plainly not bounded."""
 
 
 class Script(NamedTuple):
@@ -84,7 +86,7 @@ def takes(call: Callable[[], Any]) -> tuple[Any, float]:
     return result, time.monotonic() - start
 
 
-def eventually(call: Callable[[], Any], seconds: float = 20.0) -> Any:
+def eventually(call: Callable[[], Any], seconds: float = 60.0) -> Any:
     """What a call returns once the server is there."""
     end = time.monotonic() + seconds
     while True:
@@ -106,7 +108,7 @@ def sentinel(master: Server, service: str = "mymaster") -> Iterator[int]:
             f"port {port}\nbind 127.0.0.1\ndir {folder}\n"
             f"sentinel monitor {service} 127.0.0.1 {master.port} 1\n"
             f"sentinel down-after-milliseconds {service} 500\n"
-            f"sentinel failover-timeout {service} 2000\n"
+            f"sentinel failover-timeout {service} 10000\n"
         )
         command = [binary("redis-server"), str(settings), "--sentinel"]
         running = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -114,7 +116,7 @@ def sentinel(master: Server, service: str = "mymaster") -> Iterator[int]:
             import redis
 
             with redis.Redis(port=port, socket_timeout=1) as client:
-                until(client.ping, 20, "the sentinel did not start")
+                until(client.ping, 60, "the sentinel did not start")
             yield port
         finally:
             running.kill()

@@ -65,13 +65,13 @@ def test_many_keys_in_one_call(kind: str, server: Server) -> None:
 
 def test_more_keys_than_one_call_may_have(server: Server) -> None:
     async def work() -> None:
-        async with AsyncLimiter("2/hour fixed-window", store=f"{server.url}?budget=10s") as limiter:
+        async with AsyncLimiter("2/30d fixed-window", store=f"{server.url}?budget=10s") as limiter:
             await limiter.reset("0")
             keys = [str(number) for number in range(MOST + 40)] * 3
             decisions = await asyncio.gather(*(limiter.hit(key) for key in keys))
             for place in range(MOST + 40):
                 mine = [bool(d) for d in decisions[place :: MOST + 40]]
-                assert mine == [True, True, False]
+                assert sorted(mine) == [False, True, True]  # whoever is the first
 
     server.client().flushall()
     asyncio.run(work())
@@ -80,7 +80,7 @@ def test_more_keys_than_one_call_may_have(server: Server) -> None:
 def test_whoever_is_cancelled_before_leaving_has_asked_nothing(server: Server) -> None:
     async def work() -> None:
         async with AsyncLimiter(
-            f"{ROOM}/hour fixed-window", store=f"{server.url}?budget=10s"
+            f"{ROOM}/30d fixed-window", store=f"{server.url}?budget=10s"
         ) as limiter:
             await limiter.hit("other")
             tasks = [asyncio.create_task(limiter.hit("k")) for _ in range(10)]

@@ -87,7 +87,7 @@ def test_written_back_admits_a_chunk_too_much_for_each_process_at_most(server: S
     "text",
     ["50000/hour lease", "50000/hour gcra lease", "50000/hour token-bucket burst 5000 lease",
      "50000/hour sliding-log lease", "50000/hour sliding-window cells 6 lease",
-     "50000/day tz Asia/Shanghai lease", "50000/hour fixed-window first-hit lease"],
+     "50000/day tz Asia/Shanghai lease", "50000/30d fixed-window first-hit lease"],
 )  # fmt: skip
 def test_every_algorithm_is_leased(server: Server, text: str) -> None:
     store = store_for(server)
@@ -112,7 +112,7 @@ def test_every_algorithm_is_leased(server: Server, text: str) -> None:
 def test_a_refused_key_costs_no_trip(server: Server) -> None:
     store = store_for(server)
     limiter = Limiter("3/hour", "5/day gcra", name="refused", store=store)
-    single = Limiter("3/hour fixed-window", name="refused", store=store)
+    single = Limiter("3/30d fixed-window", name="refused", store=store)
     for limited in (limiter, single):
         for _ in range(4):
             last = limited.hit("k")
@@ -150,7 +150,7 @@ def test_tasks_lease_too(server: Server) -> None:
 
 def test_the_loss_of_the_server_and_its_return() -> None:
     with Server() as server:
-        failover = Failover(RedisStore(server.url, budget=0.5), nodes=2)
+        failover = Failover(RedisStore(server.url, budget=5), nodes=2)
         store = LeaseStore(failover)
         leased = Limiter("1000/day fixed-window lease", store=store)
         plain = Limiter("1000/day fixed-window", store=store, name="plain")
@@ -162,33 +162,31 @@ def test_the_loss_of_the_server_and_its_return() -> None:
         decisions = [limiter.hit("k") for _ in range(600) for limiter in (leased, plain)]
         assert time.monotonic() - began < 60
         assert decisions[-1].degraded
-        until(lambda: (plain.hit("k"), failover.degraded)[1], 5)
+        until(lambda: (plain.hit("k"), failover.degraded)[1], 60)
         for passed in (decisions[::2], decisions[1::2]):
             assert 500 <= sum(d.allowed for d in passed) <= 563  # the share, and what was leased
         server.start()
-        until(lambda: not plain.hit("k").degraded and not leased.hit("k").degraded, 30)
-        until(lambda: (plain.hit("k"), not failover.degraded)[1], 30)
+        until(lambda: not plain.hit("k").degraded and not leased.hit("k").degraded, 60)
+        until(lambda: (plain.hit("k"), not failover.degraded)[1], 60)
         assert plain.hit("k").remaining > 500  # the server came back empty
         store.close()
 
 
 def test_a_server_that_stands_still_costs_a_few_budgets() -> None:
     with Server() as server:
-        failover = Failover(RedisStore(server.url, budget=0.05))
+        failover = Failover(RedisStore(server.url, budget=0.2))
         store = LeaseStore(failover)
         limiter = Limiter("100000/day", store=store)
-        assert not limiter.hit("k").degraded
+        until(lambda: not limiter.hit("k").degraded)
         server.stop()
         try:
-            took = []
+            before = failover.failures
             for _ in range(300):
-                began = time.monotonic()
                 assert limiter.hit("k").allowed
-                took.append(time.monotonic() - began)
             assert failover.degraded
-            assert sum(one > 0.04 for one in took) <= 12  # five in a row, and a few probes
+            assert failover.failures - before <= 12  # five in a row, and a few probes
         finally:
             server.go_on()
-        until(lambda: (limiter.hit("k"), not failover.degraded)[1], 30)
+        until(lambda: (limiter.hit("k"), not failover.degraded)[1], 60)
         assert not limiter.hit("k").degraded
         store.close()

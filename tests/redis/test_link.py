@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from link_tools import (
     EACH,
+    HANG,
     INCR,
     LONG,
     asking,
@@ -26,10 +27,7 @@ from link_tools import (
 from headgate.errors import StoreError, StoreUnavailable
 from headgate.stores.redis.link import Call, Command, SyncLink, Target, read_address
 from headgate.stores.redis.link.replies import PENDING, PlainReader, ReplyError, reader
-from servers import Server, until
-
-HANG = 2.0
-"""Seconds after which a call that had milliseconds is plainly not bounded."""
+from servers import Server, free_port, until
 
 
 def link_to(server: Server, budget: float = LONG, **more: Any) -> SyncLink:
@@ -121,8 +119,8 @@ def test_missing_rights_are_named(other: Server) -> None:
 
 
 def test_a_replica_is_not_written_to(other: Server) -> None:
-    link = link_to(other, 0.3)
-    assert link.one(incr(b"a")) == 1
+    link = link_to(other, 1.0)
+    eventually(lambda: link.one(incr(b"a")))
     with Server() as master:
         other.client().replicaof("127.0.0.1", master.port)
         with pytest.raises(StoreUnavailable) as caught:
@@ -134,9 +132,7 @@ def test_a_replica_is_not_written_to(other: Server) -> None:
 
 
 def test_nobody_there() -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        target = Target("single", (("127.0.0.1", probe.getsockname()[1]),), shown="there")
+    target = Target("single", (("127.0.0.1", free_port()),), shown="there")
     link = SyncLink(target)
     for _ in range(5):
         error, seconds = takes(lambda: link.one(incr(b"a")))
@@ -148,21 +144,31 @@ def test_nobody_there() -> None:
 
 
 def test_silent_server(other: Server) -> None:
-    link = link_to(other, 0.05)
-    first = eventually(lambda: link.one(incr(b"a")))
+    link = link_to(other, 0.5)
+    sent = 0
+
+    def ask() -> Any:
+        nonlocal sent
+        reply, seconds = takes(lambda: link.one(incr(b"a")))
+        sent += getattr(reply, "sent", True)
+        return reply, seconds
+
+    def answered() -> int:
+        return until(lambda: isinstance(found := ask()[0], int) and found)  # type: ignore[no-any-return] # what it found
+
+    first, sent = answered(), 0
     other.stop()
-    error, seconds = takes(lambda: link.one(incr(b"a")))
+    error, seconds = ask()
     assert isinstance(error, StoreUnavailable)
     assert error.sent
-    assert 0.04 < seconds < HANG
+    assert 0.4 < seconds < HANG
     for _ in range(100):  # nobody waits for a server that did not answer
-        error, seconds = takes(lambda: link.one(incr(b"a")))
+        error, seconds = ask()
         assert isinstance(error, StoreUnavailable)
         assert not error.sent
         assert seconds < HANG
     other.go_on()
-    last = eventually(lambda: link.one(incr(b"a")))
-    assert last <= first + 3  # calls that timed out may count, once each
+    assert answered() <= first + sent  # calls that timed out may count, once each
     link.close()
 
 
@@ -188,7 +194,7 @@ def test_killed_while_calls_run(other: Server) -> None:
         thread.start()
     for _ in range(4):
         wanted = good[0] + 50
-        until(partial(_reached, good, wanted), 20, "no calls get through")
+        until(partial(_reached, good, wanted), 60, "no calls get through")
         other.kill()
         time.sleep(0.1)
         other.start()
@@ -233,7 +239,7 @@ def test_bytes_that_trickle() -> None:
         threading.Thread(target=serve, daemon=True).start()
         target = Target("single", (("127.0.0.1", listener.getsockname()[1]),), shown="slow")
         for name in ("one", "ask"):
-            link = SyncLink(target, budget=0.1)
+            link = SyncLink(target, budget=1.0)
             ask = partial(link.one, incr(b"a")) if name == "one" else partial(_first, link, b"a")
             error, seconds = takes(ask)
             assert isinstance(error, StoreUnavailable)
@@ -263,13 +269,13 @@ def test_background_threads_end(other: Server) -> None:
     before = _dialing()  # of other tests, whose servers are gone
     link = link_to(other)
     link.one(incr(b"a"))
-    until(lambda: _dialing() <= before, 10, "a thread with nothing to do stays")
+    until(lambda: _dialing() <= before, 60, "a thread with nothing to do stays")
     other.kill()
     with pytest.raises(StoreUnavailable):
         link.one(incr(b"a"))
     assert not _dialing() <= before
     link.close()
-    until(lambda: _dialing() <= before, 10, "a thread outlives its link")
+    until(lambda: _dialing() <= before, 60, "a thread outlives its link")
 
 
 def _dialing() -> set[threading.Thread]:

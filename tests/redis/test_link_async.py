@@ -6,7 +6,6 @@ import asyncio
 import gc
 import os
 import random
-import socket
 import threading
 import time
 import warnings
@@ -14,20 +13,18 @@ from collections.abc import Coroutine
 from typing import Any
 
 import pytest
-from link_tools import EACH, INCR, LONG, asking, client_id, counting, echo, incr, merged
+from link_tools import EACH, HANG, INCR, LONG, asking, client_id, counting, echo, incr, merged
 
 from headgate.errors import StoreError, StoreUnavailable
 from headgate.stores.redis.link import AsyncLink, Call, Command, Target, read_address
 from servers import Server, free_port
-
-HANG = 2.0
 
 
 def link_to(server: Server, budget: float = LONG, **more: Any) -> AsyncLink:
     return AsyncLink(read_address(server.url)[0], budget=budget, **more)
 
 
-async def eventually(link: AsyncLink, call: Call, seconds: float = 20.0) -> Any:
+async def eventually(link: AsyncLink, call: Call, seconds: float = 60.0) -> Any:
     end = time.monotonic() + seconds
     while True:
         try:
@@ -175,20 +172,24 @@ async def first_error(link: AsyncLink) -> tuple[Any, float]:
 
 def test_silent_server() -> None:
     async def work(server: Server) -> None:
-        link = link_to(server, 0.1)
+        link = link_to(server, 0.5)
         first = await eventually(link, Call(INCR, [b"a"]))
         server.stop()
         for reply, seconds in await asyncio.gather(*[first_error(link) for _ in range(20)]):
             assert isinstance(reply, StoreUnavailable)
             assert reply.sent
-            assert 0.08 < seconds < HANG
+            assert 0.4 < seconds < HANG
         replies = [await first_error(link) for _ in range(50)]
         assert all(isinstance(reply, StoreUnavailable) for reply, _ in replies)
         assert not any(reply.sent for reply, _ in replies[10:])  # nobody waits any more
         assert max(seconds for _, seconds in replies) < HANG
         server.go_on()
-        last = await eventually(link, Call(INCR, [b"a"]))
-        assert last <= first + 31  # calls that timed out may count, once each
+        while isinstance((last := await first_error(link))[0], StoreUnavailable):
+            replies.append(last)
+            assert len(replies) < 10_000
+            await asyncio.sleep(0.005)
+        sent = 20 + sum(reply.sent for reply, _ in replies) + 1
+        assert last[0] <= first + sent  # calls that timed out may count, once each
 
     with Server() as server:
         asyncio.run(work(server))
@@ -218,7 +219,7 @@ def test_killed_while_calls_run() -> None:
 
         tasks = [asyncio.create_task(task(n)) for n in range(8)]
         for _ in range(4):
-            wanted, end = good[0] + 50, time.monotonic() + 20
+            wanted, end = good[0] + 50, time.monotonic() + 60
             while good[0] < wanted:
                 assert time.monotonic() < end, "no calls get through"
                 await asyncio.sleep(0.01)
@@ -235,9 +236,7 @@ def test_killed_while_calls_run() -> None:
 
 
 def test_nobody_there() -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        target = Target("single", (("127.0.0.1", probe.getsockname()[1]),), shown="there")
+    target = Target("single", (("127.0.0.1", free_port()),), shown="there")
 
     async def work() -> None:
         link = AsyncLink(target)
@@ -268,7 +267,7 @@ def test_bytes_that_trickle() -> None:
     async def work() -> None:
         listener = await asyncio.start_server(serve, "127.0.0.1", 0)
         place = ("127.0.0.1", listener.sockets[0].getsockname()[1])
-        link = AsyncLink(Target("single", (place,), shown="slow"), budget=0.1)
+        link = AsyncLink(Target("single", (place,), shown="slow"), budget=1.0)
         reply, seconds = await first_error(link)
         assert isinstance(reply, StoreUnavailable)
         assert reply.sent
@@ -351,7 +350,7 @@ def test_a_loop_ends_soon_though_nobody_answers() -> None:
                 assert isinstance(reply, StoreUnavailable)
         await asyncio.sleep(0.01 * (turn % 10))
 
-    start = time.monotonic()
     for turn in range(40):
+        start = time.monotonic()
         asyncio.run(work(turn))
-    assert time.monotonic() - start < 25  # one that is not cancelled dials for 30 s
+        assert time.monotonic() - start < HANG  # one that is not cancelled dials for 30 s

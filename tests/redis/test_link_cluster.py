@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
 import pytest
 import redis.asyncio
-from link_tools import EACH, INCR, LONG, asking, eventually, incr, sentinel
+from link_tools import EACH, HANG, INCR, LONG, asking, eventually, incr, sentinel
 
 import redis
 from headgate.errors import StoreUnavailable
@@ -169,20 +169,21 @@ def test_master_killed() -> None:
 
         async def work() -> None:
             other = AsyncLink(link.target, budget=0.2)
-            await other.one(incr(b"a"), b"a")
-            dying.kill()
-            slowest, end = 0.0, time.monotonic() + 60
             reply: Any = None
+            while not isinstance(reply, int):
+                [reply] = await other.ask([Call(INCR, [b"a"])])
+            dying.kill()
+            slowest, end, reply = 0.0, time.monotonic() + 120, None
             while not isinstance(reply, int):
                 assert time.monotonic() < end, reply
                 start = time.monotonic()
                 [reply] = await other.ask([Call(INCR, [b"a"])])
                 slowest = max(slowest, time.monotonic() - start)
                 await asyncio.sleep(0.005)
-            assert slowest < 2
+            assert slowest < HANG
 
         asyncio.run(work())
-        assert eventually(lambda: link.one(incr(b"a"), b"a"), 60)
+        assert eventually(lambda: link.one(incr(b"a"), b"a"), 120)
         assert link.routes.node(b"a") != lost
         link.close()
 
@@ -190,7 +191,7 @@ def test_master_killed() -> None:
 def _replicated(cluster: Cluster) -> None:
     """A replica that never had its master's data does not take over."""
     for server in cluster.servers:
-        until(partial(_in_step, server), 30, "no replica is in step")
+        until(partial(_in_step, server), 60, "no replica is in step")
 
 
 def _in_step(server: Server) -> bool:
@@ -210,10 +211,10 @@ def watched() -> Iterator[tuple[Server, Server, int]]:
     with Server() as master, Server() as replica:
         # First: a sentinel looks for replicas at once, and then only every ten seconds.
         replica.client().replicaof("127.0.0.1", master.port)
-        until(lambda: _linked(replica.client().info("replication")), 30)
+        until(lambda: _linked(replica.client().info("replication")), 60)
         with sentinel(master) as port:
             watching = redis.Redis(port=port)
-            until(lambda: watching.sentinel_slaves("mymaster"), 30, "no replica is seen")
+            until(lambda: watching.sentinel_slaves("mymaster"), 60, "no replica is seen")
             yield master, replica, port
 
 
@@ -224,15 +225,15 @@ def test_sentinel_failover() -> None:
         eventually(lambda: link.one(incr(b"a")))
         assert link.routes.place(None) == ("127.0.0.1", master.port)
         master.kill()
-        with pytest.raises(StoreUnavailable):
+        with suppress(StoreUnavailable):  # unless it takes so long that there is a new one
             link.one(incr(b"a"))
-        assert eventually(lambda: link.one(incr(b"a")), 60) >= 1
+        assert eventually(lambda: link.one(incr(b"a")), 120) >= 1
         assert link.routes.place(None) == ("127.0.0.1", replica.port)
 
         async def other() -> Any:
             return await AsyncLink(target, budget=LONG).one(incr(b"a"))
 
-        assert eventually(lambda: asyncio.run(other()), 30) >= 2  # a sentinel may be busy
+        assert eventually(lambda: asyncio.run(other()), 60) >= 2  # a sentinel may be busy
         link.close()
 
 
@@ -242,10 +243,11 @@ def test_sentinel_demoted_master() -> None:
         target, _ = read_address(f"redis+sentinel://127.0.0.1:{port}/mymaster")
         link = SyncLink(target, budget=LONG)
         assert link.one(incr(b"a")) == 1
+        until(lambda: replica.client().get("a") == b"1", what="the replica lags behind")
         watching = at(("127.0.0.1", port))
-        until(lambda: watching.execute_command("SENTINEL FAILOVER", "mymaster"), 30)
-        until(lambda: replica.client().info("replication")["role"] == "master", 30)
+        until(lambda: watching.execute_command("SENTINEL FAILOVER", "mymaster"), 60)
+        until(lambda: replica.client().info("replication")["role"] == "master", 60)
         master.client().replicaof("127.0.0.1", replica.port)  # as the sentinel would, in time
-        assert eventually(lambda: link.one(incr(b"a")), 60) == 2
+        assert eventually(lambda: link.one(incr(b"a")), 120) == 2
         assert link.routes.place(None) == ("127.0.0.1", replica.port)
         link.close()

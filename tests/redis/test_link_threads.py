@@ -9,18 +9,22 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from link_tools import EACH, INCR, LONG, client_id, echo, eventually, incr, merged, takes
+from link_tools import EACH, HANG, INCR, LONG, client_id, echo, eventually, incr, merged, takes
 
 from headgate.errors import StoreUnavailable
 from headgate.stores.redis.link import Call, SyncLink, packed, read_address
 from servers import Server
 
-HANG = 2.0
-"""Seconds after which a call that had milliseconds is plainly not bounded."""
-
 
 def link_to(server: Server, budget: float = LONG, **more: Any) -> SyncLink:
     return SyncLink(read_address(server.url)[0], budget=budget, **more)
+
+
+@pytest.fixture
+def other() -> Iterator[Server]:
+    """A server of the test's own, to be mistreated."""
+    with Server() as server:
+        yield server
 
 
 @pytest.fixture
@@ -160,8 +164,7 @@ def test_threads_together(server: Server, merge: Any) -> None:
     assert sorted(seen) == list(range(1, 2401))
 
 
-def test_threads_together_at_a_silent_server() -> None:
-    other = Server()
+def test_threads_together_at_a_silent_server(other: Server) -> None:
     link = link_to(other, 0.2, together=2)
     eventually(lambda: link.one(incr(b"a")))
     other.stop()

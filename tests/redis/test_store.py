@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import statistics
 import time
 import warnings
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from headgate import Ask, Limit, Limiter, ManualClock
+from headgate import Ask, AsyncLimiter, Limit, Limiter, ManualClock
 from headgate.errors import EvictionWarning
 from headgate.stores.redis import RedisStore
 from servers import Server
@@ -245,6 +246,39 @@ def test_a_server_started_anew_learns_the_shapes_again() -> None:
             assert limiter.hit("k")
         assert Limiter("20/minute gcra name a", store=store).peek("k").remaining <= 18
         store.close()
+
+
+@pytest.mark.parametrize("way", ["one", "several", "tasks"])
+def test_a_server_emptied_in_silence_is_told_again(
+    way: str, store: RedisStore, server: Server
+) -> None:
+    """After a minute at most: a register that is gone is noticed by nobody."""
+    limits = ["10/minute gcra name a", "100/minute fixed-window"][: 1 + (way == "several")]
+    limiter, awaited = Limiter(*limits, store=store), AsyncLimiter(*limits, store=store)
+
+    def hit() -> None:
+        if way != "tasks":
+            assert limiter.hit("k")
+            return
+
+        async def main() -> None:
+            assert await awaited.hit("k")
+            await asyncio.sleep(0.05)  # the budget, at whose end there is time for such things
+
+        store.alink.budget = 0.02
+        asyncio.run(main())
+
+    with server.client() as client:
+        for _ in range(3):  # the first may load a script, which is a reason to tell again
+            client.flushall()
+            hit()
+        assert not client.exists(store.plan.names.register)
+        for _ in range(3):
+            store.link.routes.due = 0.0  # a minute later
+            hit()
+        assert client.exists(store.plan.names.register)
+    changed = Limiter("20/minute gcra name a", store=store)
+    assert changed.peek("k").remaining <= 17
 
 
 @pytest.mark.parametrize("text", ["5/minute", "5/minute cells 6", "5/minute sliding-log"])

@@ -13,15 +13,15 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from ..clock import Clock, ManualClock
+from ..clock import ManualClock
 from ..decision import Ask, Decision
 from ..errors import StoreError, StoreUnavailable
-from ..keys import Key
 from ..limit import Limit
 from .base import BlockingStore, Prepared, PreparedAsync
+from .in_front import InFront
 from .prepared import AsyncHits, Hits
-from .standing import CHOICES, StandIns, again
-from .steps import Flow, Step, both, run, run_async
+from .standing import StandIns, checked
+from .steps import Flow, Step
 from .store_breaker import CLOSED, StoreBreaker
 
 __all__ = ["Failover"]
@@ -35,14 +35,12 @@ AT_ONCE = 256
 _failovers: weakref.WeakSet[Failover] = weakref.WeakSet()
 
 
-class Failover:
+class Failover(InFront):
     """A store that always answers: by the store it stands in front of, or in its place.
 
     `on_error` is what happens when the store cannot answer and the ask does not say: "allow",
     "deny", or "local", which counts in this process against a share of one in `nodes`.
     """
-
-    blocking = True
 
     def __init__(
         self,
@@ -54,11 +52,9 @@ class Failover:
     ) -> None:
         if isinstance(nodes, bool) or not isinstance(nodes, int) or nodes < 1:
             raise ValueError(f"nodes is a whole number from 1 on, not {nodes!r}")
-        self.store = store
+        super().__init__(store)
         self.on_error = checked(on_error)
         self.nodes = nodes
-        self.shared = store.shared
-        self.lease_ttl = getattr(store, "lease_ttl", 10.0)
         clock = store.clock
         by_hand = isinstance(clock, ManualClock)
         self.breaker = breaker or (
@@ -69,17 +65,12 @@ class Failover:
         self.degraded_decisions = 0
         """How many decisions were made in its place."""
         self._stand_ins = StandIns(clock, on_error, nodes)
+        self.owed = self._stand_ins.owed
         self.closed = False
         self.uneasy = False
         """Whether anything has gone wrong lately, so that calls have more to see to."""
         self._away = False
-        self._decide, self._decide_many = both(store, "decide"), both(store, "decide_many")
         _failovers.add(self)
-
-    @property
-    def clock(self) -> Clock:
-        """What tells the store the time."""
-        return self.store.clock
 
     @property
     def opened(self) -> int:
@@ -92,22 +83,6 @@ class Failover:
         return self._away
 
     # -- the contract
-
-    def decide(self, asks: Sequence[Ask]) -> list[Decision]:
-        """Answer the asks in order; takes pass together or not at all."""
-        return run(self._deciding(asks))
-
-    async def decide_async(self, asks: Sequence[Ask]) -> list[Decision]:
-        """The same, awaited."""
-        return await run_async(self._deciding(asks))
-
-    def decide_many(self, groups: Sequence[Sequence[Ask]]) -> list[list[Decision]]:
-        """Answer groups of asks, each all-or-nothing by itself, in one crossing."""
-        return run(self._deciding_many(groups))
-
-    async def decide_many_async(self, groups: Sequence[Sequence[Ask]]) -> list[list[Decision]]:
-        """The same, awaited."""
-        return await run_async(self._deciding_many(groups))
 
     def quick(self, space: str, limits: Sequence[Limit], on_error: str = "") -> Prepared | None:
         """A prepared take, if the store has one; `on_error` stands for that of its asks."""
@@ -122,34 +97,6 @@ class Failover:
         chosen = checked(on_error) if on_error else ""
         way = self.store.quick_async(space, limits)
         return None if way is None else AsyncHits(self, way, space, limits, chosen)
-
-    def assign(self, space: str, limit_id: str, key: Key, limit: Limit | None) -> None:
-        """Give a key a limit of its own, or take it away."""
-        self.store.assign(space, limit_id, key, limit)
-
-    async def assign_async(self, space: str, limit_id: str, key: Key, limit: Limit | None) -> None:
-        """The same, awaited."""
-        await self.store.assign_async(space, limit_id, key, limit)
-
-    def assigned(self, space: str, limit_id: str, key: Key) -> Limit | None:
-        """The limit a key was given, if any."""
-        return self.store.assigned(space, limit_id, key)
-
-    async def assigned_async(self, space: str, limit_id: str, key: Key) -> Limit | None:
-        """The same, awaited."""
-        return await self.store.assigned_async(space, limit_id, key)
-
-    def forecast(self, asks: Sequence[Ask], ahead: int) -> int:
-        """Not before how many microseconds the asks can pass behind `ahead` of others."""
-        return self.store.forecast(asks, ahead)
-
-    def deciding(self) -> bool:
-        """Whether this thread is in the middle of a decision of this store."""
-        return self.store.deciding()
-
-    def token(self) -> int:
-        """A new token, larger than every earlier one of this store."""
-        return self.store.token()
 
     def close(self) -> None:
         """Let go of everything; later calls raise StoreError."""
@@ -166,11 +113,13 @@ class Failover:
     def _deciding(self, asks: Sequence[Ask]) -> Flow[list[Decision]]:
         if self._stand_ins.tokens and any(map(self._stand_ins.is_ours, asks)):
             return (yield from self._some_ours(asks))
-        step = Step(self._decide, (asks,))
+        if self.owed.by_token and not (yield from self._undone(asks)):
+            return self.stand_in(asks)
+        step = Step(self.verb_decide, (asks,))
         return (yield from self.asking(step, lambda sent: self.stand_in(asks, sent)))
 
     def _deciding_many(self, groups: Sequence[Sequence[Ask]]) -> Flow[list[list[Decision]]]:
-        step = Step(self._decide_many, (groups,))
+        step = Step(self.verb_decide_many, (groups,))
         return (
             yield from self.asking(
                 step, lambda sent: [self.stand_in(asks, sent) for asks in groups]
@@ -178,12 +127,36 @@ class Failover:
         )
 
     def _some_ours(self, asks: Sequence[Ask]) -> Flow[list[Decision]]:
-        """Some of it is about permits that were granted here: the store has never heard of them."""
-        stand_ins = self._stand_ins
-        mine = {n: stand_ins.ours(ask) for n, ask in enumerate(asks) if stand_ins.is_ours(ask)}
-        rest = [ask for number, ask in enumerate(asks) if number not in mine]
-        others = iter((yield from self._deciding(rest)) if rest else ())
+        """Some of it is about permits that were granted here, perhaps in a time-out's place."""
+        mine: dict[int, Decision] = {}
+        rest, late = [], []
+        for number, ask in enumerate(asks):
+            if not self._stand_ins.is_ours(ask):
+                rest.append(ask)
+                continue
+            mine[number], doubtful = self._stand_ins.ours(ask)
+            if doubtful and ask.op == "release":
+                late.append(ask)  # the store may have granted it as well, if too late
+        others = iter((yield from self._deciding([*rest, *late])) if rest or late else ())
         return [mine[n] if n in mine else next(others) for n in range(len(asks))]
+
+    def _undone(self, asks: Sequence[Ask]) -> Flow[bool]:
+        """See to it that no undoing by token comes behind a take with the same token."""
+        late = self.owed.before(asks)
+        if not late:
+            return late is not None
+        ticket = self.breaker.enter()
+        if ticket is None:
+            self.owed.kept(late, sent=False)
+            return False
+        try:
+            yield from self.owed.telling(self.verb_decide_many, late)
+        except BaseException as error:
+            self.failed(ticket, error)
+            return False
+        if self.uneasy:
+            self.breaker.passed(ticket)
+        return True
 
     def asking(self, step: Step, instead: Callable[[bool], Result]) -> Flow[Result]:
         """Ask the store, or somebody else if it is not to be asked or does not answer."""
@@ -220,37 +193,28 @@ class Failover:
 
     def _settle_down(self) -> Flow[None]:
         """The store has answered: if it does so for good, all is as before."""
-        breaker = self.breaker
-        if breaker.state is not CLOSED:
-            if self._stand_ins.kept:  # somebody may be waiting for just that
-                yield from self._catch_up()
+        if self.owed:  # somebody may be waiting for just that
+            yield from self._catch_up()
+        if self.breaker.state is not CLOSED:
             return
         if self._away:
             self._away = False
             self._stand_ins.forget()
             _say("the store answers again, after %d decisions without it", self.degraded_decisions)
-        if self._stand_ins.kept:
-            yield from self._catch_up()
         self.uneasy = False
-        if self.closed or not breaker.calm or self._stand_ins.kept:  # perhaps since a moment ago
+        if self.closed or not self.breaker.calm or self.owed:  # perhaps since a moment ago
             self.uneasy = True
 
     def _catch_up(self) -> Flow[None]:
         """Tell the store what was given back while it was away."""
-        kept = self._stand_ins.kept
-        late: list[Ask] = []
-        while kept and len(late) < AT_ONCE:
-            late.append(kept.popleft())
+        late = self.owed.some(AT_ONCE)
         try:
-            yield Step(self._decide_many, ([[ask] for ask in late],))
-        except StoreUnavailable as error:
+            if late:
+                yield from self.owed.telling(self.verb_decide_many, late)
+        except StoreUnavailable:
             self.failures += 1
-            kept.extend(ask for ask in late if again(ask) or not error.sent)
         except Exception:
-            return  # whoever asked has his answer; this is not sent again
-        except BaseException:  # cancelled, and perhaps sent
-            kept.extend(filter(again, late))
-            raise
+            return  # whoever asked has his answer
 
     # -- in place of the store
 
@@ -265,13 +229,6 @@ class Failover:
         return f"Failover({self.store!r}, on_error={self.on_error!r}, nodes={self.nodes})"
 
 
-def checked(on_error: str) -> str:
-    """A choice that there is, or an error that names them."""
-    if on_error not in CHOICES:
-        raise ValueError(f"on_error is one of {', '.join(CHOICES)}, not {on_error!r}")
-    return on_error
-
-
 def _say(text: str, *values: object) -> None:
     import logging
 
@@ -281,7 +238,7 @@ def _say(text: str, *values: object) -> None:
 def _after_fork() -> None:
     for failover in list(_failovers):
         failover.breaker.after_fork()
-        failover._stand_ins.kept.clear()  # the parent will say it
+        failover.owed.forget()
 
 
 if hasattr(os, "register_at_fork"):

@@ -14,12 +14,12 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..clock import Clock
 from ..decision import Ask, Decision, Seen, decided
 from ..keys import Key, canonical
 from ..limit import Limit
 from .base import BlockingStore, Prepared, PreparedAsync
-from .steps import Flow, Step, both, run, run_async
+from .in_front import InFront
+from .steps import Flow, Step, run, run_async
 from .sweeper import Sweeper
 from .tier import Tier, can_lease, chunk_of
 
@@ -34,15 +34,13 @@ MANY = 1024
 _stores: weakref.WeakSet[LeaseStore] = weakref.WeakSet()
 
 
-class LeaseStore:
+class LeaseStore(InFront):
     """A store whose hot keys are decided in this process.
 
     At most `keys` keys of each set of limits are known here. With `refusals=False` no refusal is
     remembered. With `write_back` a chunk is admitted before it is counted at the store, not
     after: faster to start, and up to a chunk for each process may be admitted too much.
     """
-
-    blocking = True
 
     def __init__(
         self,
@@ -54,24 +52,16 @@ class LeaseStore:
     ) -> None:
         if isinstance(keys, bool) or not isinstance(keys, int) or keys < 1:
             raise ValueError(f"keys is a whole number from 1 on, not {keys!r}")
-        self.store = store
+        super().__init__(store)
         self.keys = keys
         self.refusals = refusals
         self.write_back = write_back
-        self.shared = store.shared
-        self.lease_ttl = getattr(store, "lease_ttl", 10.0)
-        self.verb_decide, self.verb_decide_many = both(store, "decide"), both(store, "decide_many")
         self._tiers: dict[tuple[str, tuple[Limit, ...], str], Tier] = {}
         self._by_limit: dict[tuple[str, str], list[Tier]] = {}
         self._lock = threading.Lock()
         self._late: deque[Ask] = deque()
         self._sweeper = Sweeper(store.clock, self.sweep, self._ends)
         _stores.add(self)
-
-    @property
-    def clock(self) -> Clock:
-        """What tells the store the time."""
-        return self.store.clock
 
     @property
     def outstanding(self) -> int:
@@ -85,22 +75,6 @@ class LeaseStore:
         return chunk_of(limit)
 
     # -- the contract
-
-    def decide(self, asks: Sequence[Ask]) -> list[Decision]:
-        """Answer the asks in order; takes pass together or not at all."""
-        return run(self._deciding(asks))
-
-    async def decide_async(self, asks: Sequence[Ask]) -> list[Decision]:
-        """The same, awaited."""
-        return await run_async(self._deciding(asks))
-
-    def decide_many(self, groups: Sequence[Sequence[Ask]]) -> list[list[Decision]]:
-        """Answer groups of asks, each all-or-nothing by itself, in one crossing."""
-        return run(self._deciding_many(groups))
-
-    async def decide_many_async(self, groups: Sequence[Sequence[Ask]]) -> list[list[Decision]]:
-        """The same, awaited."""
-        return await run_async(self._deciding_many(groups))
 
     def quick(self, space: str, limits: Sequence[Limit], on_error: str = "") -> Prepared | None:
         """A prepared take; `on_error` stands for that of its asks."""
@@ -125,35 +99,15 @@ class LeaseStore:
 
     def assign(self, space: str, limit_id: str, key: Key, limit: Limit | None) -> None:
         """Give a key a limit of its own, or take it away."""
-        self.store.assign(space, limit_id, key, limit)
+        super().assign(space, limit_id, key, limit)
         self._forget(space, limit_id, key)
         run(self._settling())
 
     async def assign_async(self, space: str, limit_id: str, key: Key, limit: Limit | None) -> None:
         """The same, awaited."""
-        await self.store.assign_async(space, limit_id, key, limit)
+        await super().assign_async(space, limit_id, key, limit)
         self._forget(space, limit_id, key)
         await run_async(self._settling())
-
-    def assigned(self, space: str, limit_id: str, key: Key) -> Limit | None:
-        """The limit a key was given, if any."""
-        return self.store.assigned(space, limit_id, key)
-
-    async def assigned_async(self, space: str, limit_id: str, key: Key) -> Limit | None:
-        """The same, awaited."""
-        return await self.store.assigned_async(space, limit_id, key)
-
-    def forecast(self, asks: Sequence[Ask], ahead: int) -> int:
-        """Not before how many microseconds the asks can pass behind `ahead` of others."""
-        return self.store.forecast(asks, ahead)
-
-    def deciding(self) -> bool:
-        """Whether this thread is in the middle of a decision of this store."""
-        return self.store.deciding()
-
-    def token(self) -> int:
-        """A new token, larger than every earlier one of this store."""
-        return self.store.token()
 
     def close(self) -> None:
         """Give back what is leased, and let go of the store; later calls raise StoreError."""

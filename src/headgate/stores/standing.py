@@ -7,7 +7,6 @@ as done.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 
 from ..clock import Clock
@@ -15,24 +14,21 @@ from ..decision import Ask, Decision, Seen, decided
 from ..limit import Limit
 from .local import check_op
 from .memory import MemoryStore
+from .owed import MOST, Owed, Place, place_of
 
-__all__ = ["CHOICES", "StandIns", "again"]
+__all__ = ["CHOICES", "StandIns", "checked"]
 
 CHOICES = ("allow", "deny", "local")
 RETRY = 1_000_000
 """After how many microseconds somebody who was denied may ask again."""
 TAKING = ("take", "shadow", "check")
-BY_TOKEN = ("release", "settle")
-MOST = 1 << 16
-"""Tokens that are remembered, and give-backs that are kept."""
 
 
-def again(ask: Ask) -> bool:
-    """Whether an ask may be sent a second time: done twice, it changes nothing.
-
-    A settlement is not of this kind: without its reservation all of the cost is charged.
-    """
-    return ask.op == "release"
+def checked(on_error: str) -> str:
+    """A choice that there is, or an error that names them."""
+    if on_error not in CHOICES:
+        raise ValueError(f"on_error is one of {', '.join(CHOICES)}, not {on_error!r}")
+    return on_error
 
 
 class StandIns:
@@ -45,9 +41,10 @@ class StandIns:
         self._shares: dict[Limit, Limit] = {}
         self._local: MemoryStore | None = None
         self._began = 0
-        self.tokens: dict[int, str] = {}
-        """Who granted the permits and reservations that the store does not know of."""
-        self.kept: deque[Ask] = deque(maxlen=MOST)
+        self.tokens: dict[Place, tuple[str, bool]] = {}
+        """Who granted the permits and reservations that the store did not answer for, and
+        whether it may have granted them as well."""
+        self.owed = Owed()
         """What the store is still to be told."""
 
     def answers(self, asks: Sequence[Ask], sent: bool) -> list[Decision]:
@@ -74,10 +71,12 @@ class StandIns:
                     found[number] = self._simple(ask, chosen[number], refused)
                 else:
                     found[number] = self._given_back(ask, chosen[number], sent)
-        if not refused:
-            for number, ask in takes:
-                if ask.token:
-                    self._remember(ask.token, chosen[number])
+        for number, ask in enumerate(asks):
+            if ask.token and ask.cost and ask.op in ("take", "shadow"):
+                if found[number].granted:
+                    self._remember(ask, chosen[number], sent)
+                elif sent:  # whoever asked is refused, but the store may have granted it
+                    self._undo(ask)
         return [found[number] for number in range(len(asks))]
 
     def forget(self) -> None:
@@ -85,17 +84,17 @@ class StandIns:
         self._local = None
 
     def is_ours(self, ask: Ask) -> bool:
-        """Whether an ask is about a permit that the store never gave out."""
-        return ask.op in ("release", "renew") and ask.token in self.tokens
+        """Whether an ask is about a permit that was granted here."""
+        return ask.op in ("release", "renew") and place_of(ask) in self.tokens
 
-    def ours(self, ask: Ask) -> Decision:
-        """Answer an ask about such a permit."""
-        granted = self.tokens.get(ask.token)
+    def ours(self, ask: Ask) -> tuple[Decision, bool]:
+        """Answer an ask about such a permit, and whether the store is to hear of it too."""
+        granted, sent = self.tokens.get(place_of(ask), ("", False))
         if ask.op == "release":
-            self.tokens.pop(ask.token, None)
+            self.tokens.pop(place_of(ask), None)
         if granted == "local" and self._local is not None:
-            return self._here(ask)
-        return self._done(ask)
+            return self._here(ask), sent
+        return self._done(ask), sent
 
     # -- one ask
 
@@ -106,17 +105,16 @@ class StandIns:
         return passed.glance() if refused or ask.op == "check" or not ask.cost else passed
 
     def _given_back(self, ask: Ask, choice: str, sent: bool) -> Decision:
-        if ask.token in self.tokens and ask.op in (*BY_TOKEN, "renew"):
-            granted = self.tokens[ask.token]
-            if ask.op in BY_TOKEN:
-                del self.tokens[ask.token]
-            return self._here(ask) if granted == "local" else self._done(ask)
+        if ask.op in ("release", "renew", "settle") and place_of(ask) in self.tokens:
+            decision, known = self.ours(ask)
+            if known and ask.op != "renew":
+                self._undo(ask)
+            return decision
         if ask.op == "renew":
             return self._done(ask)  # whether it is still held, only the store knows
         if ask.op == "refund" and choice == "local" and self._local and ask.at >= self._began:
             return self._here(ask)  # it was taken here
-        if again(ask) or not sent:
-            self.kept.append(ask)
+        self.owed.keep(ask, sent=sent)
         if choice == "local" and ask.op in ("charge", "reset"):
             return self._here(ask)
         return self._done(ask)
@@ -148,7 +146,14 @@ class StandIns:
             share = self._shares[ask.limit] = ask.limit.share(self._nodes)
         return ask._replace(limit=share)
 
-    def _remember(self, token: int, choice: str) -> None:
-        self.tokens[token] = choice
+    def _remember(self, ask: Ask, choice: str, sent: bool) -> None:
+        self.tokens[place_of(ask)] = choice, sent
         while len(self.tokens) > MOST:
             self.tokens.pop(next(iter(self.tokens)), None)
+
+    def _undo(self, ask: Ask) -> None:
+        """See to it that the store, should it have granted it, does not count it for long."""
+        if ask.limit.algorithm == "concurrency":
+            self.owed.keep(ask._replace(op="release"), sent=True)
+        elif ask.ttl or ask.op == "settle":  # a reservation
+            self.owed.keep(ask._replace(op="settle", cost=0), sent=True)

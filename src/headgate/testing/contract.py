@@ -313,6 +313,37 @@ class StoreContract:
         with pytest.raises(TypeError, match="key is a"):
             take(store, Limit.parse("5/minute"), key)
 
+    @pytest.mark.parametrize(
+        "strange",
+        [{"ttl": -1}, {"ttl": 2**62 + 1}, {"ttl": 2**63}, {"at": 2**62}, {"at": -(2**62)},
+         {"max_wait": -1}],
+        ids=str,
+    )  # fmt: skip
+    def test_strange_times_are_errors_and_change_nothing(
+        self, strange: dict[str, Any], store: Store
+    ) -> None:
+        for text, op in (("5/minute", "take"), ("5/minute", "refund"), ("5 concurrent", "renew")):
+            limit = Limit.parse(text)
+            ask = Ask(op, limit, "k", token=7)._replace(**strange)
+            with pytest.raises(ValueError, match="times of an ask are whole microseconds"):
+                store.decide([ask])
+            assert take(store, limit, "k", 0).remaining == 5
+
+    def test_the_longest_times_are_taken(self, store: Store) -> None:
+        limit = Limit.parse("5/minute")
+        ask = Ask("take", limit, "k", token=7, ttl=2**62, max_wait=2**62)
+        assert store.decide([ask])[0].allowed
+        assert ask_one(store, "settle", limit, "k", 1, token=7).remaining == 4
+
+    @pytest.mark.parametrize("op", ["check", "shadow", "charge", "refund", "release", "reset"])
+    def test_a_least_is_for_takes_alone(self, op: str, store: Store) -> None:
+        limit = Limit.parse("5 concurrent" if op == "release" else "5/minute")
+        plain, partial = (
+            store.decide([Ask(op, limit, key, least=least)])[0]
+            for key, least in (("a", -1), ("b", 0))
+        )
+        assert (plain.allowed, plain.remaining) == (partial.allowed, partial.remaining)
+
     def test_an_unknown_op_is_an_error(self, store: Store) -> None:
         with pytest.raises(ValueError, match="unknown op 'grab'"):
             store.decide([Ask("grab", Limit.parse("5/minute"), "k")])

@@ -87,7 +87,7 @@ def _ask_out(ask: Ask) -> dict[str, Any]:
         found["id"] = limit.id
     for name, usual in USUAL.items():
         value = getattr(ask, name)
-        if value != usual:
+        if value != usual and (name != "least" or ask.op == "take"):  # means nothing elsewhere
             found[name] = value
     if ask.token:
         found["token"] = fold(ask.token)

@@ -27,6 +27,8 @@ class Names:
             if text is not None and (not text or "{" in text or "}" in text):
                 raise ValueError(f"a {what} has at least one character and no brace, not {text!r}")
         start = prefix.encode() + FORMAT + b":"
+        self.prefix = start.decode()
+        """What every name begins with."""
         if tag is not None:
             start += b"{" + tag.encode() + b"}:"
         self._start = start

@@ -148,6 +148,7 @@ class Lane:
         """Raise for calls past their deadline; one timer serves all."""
         self._timer = None
         now = self._loop.time()
+        self.routes.remind(now)
         while self._open:
             entry = self._open[0]
             if not entry.future.done():

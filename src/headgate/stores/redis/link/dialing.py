@@ -33,11 +33,12 @@ KEPT = 16
 """Idle connections kept for each node."""
 INTEREST = 30.0
 """Seconds after the last call until nobody cares that a server is still down."""
+_chance = random.SystemRandom()  # a thread of ours leaves the program's own sequence alone
 
 
 def backoff(failures: int) -> float:
     """Seconds until the next try: doubled each time, and never the same for two processes."""
-    return min(LAST, FIRST * 2.0 ** min(failures - 1, 10)) * random.uniform(0.5, 1.0)
+    return min(LAST, FIRST * 2.0 ** min(failures - 1, 10)) * _chance.uniform(0.5, 1.0)
 
 
 class _Home:

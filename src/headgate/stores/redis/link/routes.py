@@ -10,6 +10,7 @@ import contextlib
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from time import monotonic
 from typing import TypeAlias
 
 from .target import Place, Target
@@ -19,6 +20,9 @@ __all__ = ["Node", "Routes", "routes_to"]
 Node: TypeAlias = Place | None
 """A node of a cluster by its place; None for the one server that there is otherwise, or for any
 node of a cluster."""
+
+REMINDED = 60.0
+"""Seconds after which a server may have lost what it was told."""
 
 
 class Routes:
@@ -31,13 +35,20 @@ class Routes:
         self.target = target
         self._timeout = timeout
         self.forgot: Callable[[], None] = lambda: None
-        """Called when a server has lost its scripts."""
+        """Called when a server has lost its scripts, and now and then: see `remind`."""
+        self.due = monotonic() + REMINDED
         self.reset()
 
     def reset(self) -> None:
         """Forget threads and locks, which a forked child does not have."""
         self._lock = threading.Lock()
         self._flight: Future[None] | None = None
+
+    def remind(self, now: float) -> None:
+        """Have servers told anew, once it is due, what they are told once: FLUSHALL is silent."""
+        if now > self.due:
+            self.due = now + REMINDED
+            self.forgot()
 
     def slot(self, key: bytes) -> int:
         """The slot of a key; 0 where there are none."""

@@ -70,8 +70,10 @@ class SyncLink:
 
     def one(self, data: bytes, key: bytes = b"") -> Any:
         """The reply to one packed call, whose key is needed in a cluster only."""
-        start = monotonic()
-        node = None if self.routes.slots is None else self.routes.node(key)
+        start, routes = monotonic(), self.routes
+        if start > routes.due:
+            routes.remind(start)
+        node = None if routes.slots is None else routes.node(key)
         if not self._together:
             return self._one(data, key, node, start)
         turn = self._turns[node]
@@ -117,7 +119,9 @@ class SyncLink:
 
     def run(self, flow: Flow[T], budget: float | None = None) -> T:
         """Drive a flow to its result, all of its steps within one budget."""
-        deadline = monotonic() + (self.budget if budget is None else budget)
+        start = monotonic()
+        self.routes.remind(start)
+        deadline = start + (self.budget if budget is None else budget)
         try:
             calls = next(flow)
             while True:
