@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -87,16 +88,21 @@ def next_try(
     return latest if latest <= deadline else FOREVER
 
 
-def forecast(asks: Sequence[Ask], decision: Decision, since: int, ahead: int) -> int:
+def forecast(
+    asks: Sequence[Ask], decision: Decision, since: int, ahead: int, more: Sequence[int] = ()
+) -> int:
     """Not before how many microseconds the asks can pass behind `ahead` of others.
 
     As far as can be told from a decision about the same limits, made `since` microseconds ago.
+    `more` is for each ask what else is ahead of it alone.
     """
     if len(asks) != len(decision.parts):
         return 0
     return max(
-        _forecast(ask.cost, part, since, ahead)
-        for ask, part in zip(asks, decision.parts, strict=True)
+        _forecast(ask.cost, part, since, ahead + extra)
+        for ask, part, extra in zip(
+            asks, decision.parts, more or itertools.repeat(0, len(asks)), strict=True
+        )
     )
 
 

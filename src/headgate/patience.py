@@ -37,7 +37,7 @@ def take(front: Front, key: Key, asks: list[Ask], timeout: float | None, priorit
         finally:
             turn.over()
     started = _start(
-        front, lambda deadline: ThreadWaiter(asks, deadline, priority), key, asks, timeout
+        front, lambda deadline: ThreadWaiter(asks, deadline, priority), key, asks, timeout, priority
     )
     if isinstance(started, ThreadWaiter):
         try:
@@ -66,7 +66,7 @@ async def take_async(
             turn.over()
     started = _start(
         front, lambda deadline: AsyncWaiter(loop, asks, deadline, priority, clock),
-        key, asks, timeout,
+        key, asks, timeout, priority,
     )  # fmt: skip
     if isinstance(started, AsyncWaiter):
         try:
@@ -95,12 +95,18 @@ def _start(
     key: Key,
     asks: list[Ask],
     timeout: float | None,
+    priority: int,
 ) -> Decision | Waiter:
-    """Take at once if nobody waits; otherwise a waiter in its line."""
+    """Take at once if nobody waits who goes first; otherwise a waiter in its line."""
     timeout, store, lines = _timeout(timeout), front.store, front._lines
     name = (front.name, canonical(key), front._ids)
     queues = any(limit.queues for limit in run(front.getting(key), store))
-    if queues or timeout == 0 or asks[0].cost == 0 or not lines.waiting(name):
+    if (
+        queues
+        or timeout == 0
+        or asks[0].cost == 0
+        or not (lines.waiting(name) or lines.outranked(asks, priority))
+    ):
         if queues:  # a queue limit is its own line: everybody asks at once
             most = FOREVER if timeout is None else ticks_of(timeout, "timeout")
             asks = [ask._replace(max_wait=most) for ask in asks]

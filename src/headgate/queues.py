@@ -11,12 +11,12 @@ import itertools
 import os
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .answers import forecast
-from .decision import Decision
-from .waiting import Line, Name
+from .decision import Ask, Decision
+from .ranks import Line, Name, Ranks, short_of
 
 if TYPE_CHECKING:
     from .stores.base import Store
@@ -60,6 +60,7 @@ class Queues:
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._lines: dict[tuple[str, Any], dict[tuple[str, ...], Queue]] = {}
+        self._ranks = Ranks()
         self._serial = itertools.count()
         self._within = False
         self._later: list[tuple[Callable[..., Any], tuple[Any, ...]]] = []
@@ -77,6 +78,10 @@ class Queues:
         """The last decision of a line in which somebody has to wait, and when it came."""
         line = self._line(name)
         return None if line is None else line.known
+
+    def outranked(self, asks: Sequence[Ask], priority: int) -> bool:
+        """Whether somebody more important waits, in another line, for some of it."""
+        return bool(self._ranks) and bool(self._alone(self._ranks.outranked, asks, priority))
 
     def join(self, turn: Turn, known: tuple[Decision, int], now: int) -> bool:
         """Go to the end of a line; False if it is known not to be served in time."""
@@ -121,6 +126,7 @@ class Queues:
         self._lock = threading.RLock()
         self._within = False
         self._lines = {}
+        self._ranks = Ranks()
 
     # -- what holds while the lock is held
 
@@ -159,7 +165,8 @@ class Queues:
         line = self._line(turn.name)
         if turn.deadline is not None:
             ahead = 0 if line is None else line.ahead(turn.priority)
-            wait = forecast(turn.asks, known[0], max(0, now - known[1]), ahead)
+            above = [self._ranks.ahead(ask, turn.priority) for ask in turn.asks]
+            wait = forecast(turn.asks, known[0], max(0, now - known[1]), ahead, above)
             if now + wait > turn.deadline:
                 return False
         if line is None:
@@ -167,12 +174,14 @@ class Queues:
         line.known = known
         line.enqueue(turn, next(self._serial))
         self._settle(line)
+        self._relieve(line)
         return True
 
     def _begin(self, turn: Turn) -> bool:
         line: Queue = turn.line
         self._settle(line)
-        if line.head is not turn or line.busy is not None:
+        if line.head is not turn or line.busy is not None or self._ranks.gives_way(line):
+            self._relieve(line)
             return False
         line.busy = turn
         turn.kicked = False
@@ -180,6 +189,7 @@ class Queues:
 
     def _end(self, turn: Turn, decision: Decision, now: int) -> None:
         line: Queue = turn.line
+        line.short = short_of(turn.asks, decision)
         if decision.allowed:
             line.unqueue(turn)
             if decision.delay or line.known is not None:
@@ -188,6 +198,15 @@ class Queues:
             line.known = decision, now
             line.busy = None
             self._settle(line)
+        self._relieve(line)
+
+    def _relieve(self, line: Queue) -> None:
+        """Wake the heads of those lines that have given way to this one until now."""
+        self._ranks.mark(line)
+        freed: list[Any] = self._ranks.freed()
+        for other in freed:
+            if other.head is not None:
+                other.head.wake()
 
     def _line(self, name: Name) -> Queue | None:
         return self._lines.get(name[:2], {}).get(name[2])
@@ -233,10 +252,12 @@ class Queues:
             line.busy = None
         self._settle(line)
         turn.line = None
+        self._relieve(line)
 
     def _kick(self, place: tuple[str, Any]) -> None:
         for line in sorted(self._lines.get(place, {}).values(), key=Line.rank):
             self._settle(line)
+            self._relieve(line)
             if line.head is not None:
                 line.head.kicked = True
                 line.head.wake()

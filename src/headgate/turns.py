@@ -93,12 +93,18 @@ class Turn(Waiter):
             self._queues.leave(self)
 
     def _in_line(self) -> Flow[Decision]:
-        queues = self._queues
-        if queues.lead(self):
+        queues, looked = self._queues, None
+        if queues.outranked(self.asks, self.priority):  # whoever asks now overtakes
+            looked = yield from self._look()
+            if too_large(looked):
+                return looked
+        elif queues.lead(self):
             return (yield from self._at_head(None))
         decision, fresh = None, False
         known, kicks = queues.known(self.name), queues.kicks
-        if known is None:  # nobody has been refused so far
+        if known is None and looked is not None:
+            known = looked, self._clock.micros()
+        elif known is None:  # nobody has been refused so far
             decision = yield from self._ask(0)
             if decision.allowed or refused_for_good(decision):
                 return decision

@@ -6,16 +6,17 @@ waiter that left. A line holds at most one timer, and wakes one waiter at a time
 
 from __future__ import annotations
 
-import heapq
 import itertools
 import os
 import threading
 import weakref
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from .answers import FOREVER, given_back, next_try
 from .clock import Clock, ManualClock, Timer
-from .decision import Decision, joined
+from .decision import Ask, Decision, joined
+from .ranks import Line, Name, Ranks, short_of
 from .waiters import Waiter
 
 if TYPE_CHECKING:
@@ -25,8 +26,6 @@ __all__ = ["LONGEST", "SHORTEST", "Line", "Lines", "Name", "lines_of", "paused"]
 
 SHORTEST, LONGEST = 2_000, 50_000
 """Microseconds between two looks for a permit that another process may have given back."""
-Name: TypeAlias = tuple[str, Any, tuple[str, ...]]
-"""A line: namespace, key, and the ids of the limits that are waited for."""
 _lines: weakref.WeakKeyDictionary[Any, Lines] = weakref.WeakKeyDictionary()
 _making = threading.Lock()
 
@@ -40,53 +39,6 @@ def lines_of(store: Store) -> Lines:
         return lines
 
 
-class Line:
-    """The waiters of one key, the most important first, then the longest waiting."""
-
-    __slots__ = ("again", "booked", "moving", "name", "pause", "queue", "queued", "timer")
-
-    def __init__(self, name: Name | None) -> None:
-        self.name = name
-        self.queue: list[tuple[int, int, Waiter]] = []
-        self.queued: dict[int, int] = {}
-        self.booked: Waiter | None = None
-        self.timer: Timer | None = None
-        self.moving = self.again = False
-        self.pause = SHORTEST
-
-    def ahead(self, priority: int) -> int:
-        """How much is asked for by those who go before a newcomer."""
-        return sum(cost for other, cost in self.queued.items() if other >= priority)
-
-    def enqueue(self, waiter: Waiter, serial: int) -> None:
-        heapq.heappush(self.queue, (-waiter.priority, serial, waiter))
-        self.queued[waiter.priority] = self.queued.get(waiter.priority, 0) + waiter.cost
-        waiter.line = self
-        waiter.queued = True
-
-    def unqueue(self, waiter: Waiter) -> None:
-        """Count a waiter out; its entry goes when it comes to the front."""
-        if waiter.queued:
-            waiter.queued = False
-            self.queued[waiter.priority] -= waiter.cost
-            if not self.queued[waiter.priority]:
-                del self.queued[waiter.priority]
-
-    def first(self) -> Waiter | None:
-        """Whose turn it is; those who are gone are passed over."""
-        while self.queue:
-            waiter = self.queue[0][2]
-            if waiter.queued and not waiter.gone():
-                return waiter
-            self.unqueue(waiter)
-            heapq.heappop(self.queue)
-        return None
-
-    def rank(self) -> tuple[int, int]:
-        """Which of several lines goes first: that of the most important, then longest waiting."""
-        return (0, 0) if self.first() is None else self.queue[0][:2]
-
-
 class Lines:
     """Every line in front of one store."""
 
@@ -96,6 +48,7 @@ class Lines:
         self._lock = threading.RLock()
         # By namespace and key, then by the limits that are waited for.
         self._lines: dict[tuple[str, Any], dict[tuple[str, ...], Line]] = {}
+        self._ranks = Ranks()
         self._serial = itertools.count()
         self.put_off: list[tuple[str, Any]] = []
         """Keys for which something came back in the middle of a decision."""
@@ -104,10 +57,17 @@ class Lines:
         """Whether somebody waits in a line."""
         return name[2] in self._lines.get(name[:2], ())
 
+    def outranked(self, asks: Sequence[Ask], priority: int) -> bool:
+        """Whether somebody more important waits, in another line, for some of it."""
+        if not self._ranks:
+            return False
+        with self._lock:
+            return self._ranks.outranked(asks, priority)
+
     def join(self, name: Name, waiter: Waiter) -> None:
         """Go to the end of a line; done at once if it is known not to be served in time."""
         with self._lock:
-            line = self._lines.setdefault(name[:2], {}).setdefault(name[2], Line(name))
+            line = self._lines.setdefault(name[:2], {}).setdefault(name[2], Line(name, SHORTEST))
             try:
                 late = self._late(waiter, line.ahead(waiter.priority))
             except BaseException:
@@ -126,7 +86,7 @@ class Lines:
     def sleep(self, waiter: Waiter, decision: Decision) -> None:
         """Let a waiter whose turn is settled already wait for it, in no line."""
         with self._lock:
-            line = waiter.line = Line(None)
+            line = waiter.line = Line(None, SHORTEST)
             self._book(line, waiter, decision)
             self._move(line)
 
@@ -181,6 +141,7 @@ class Lines:
         """Forget every line, in a new process that has none of the waiters."""
         self._lock = threading.RLock()
         self._lines = {}
+        self._ranks = Ranks()
 
     # -- what holds while the lock is held
 
@@ -192,9 +153,13 @@ class Lines:
     def _late(self, waiter: Waiter, ahead: int) -> bool:
         if waiter.deadline is None:
             return False
-        return (
-            self._clock.micros() + self._ask_store().forecast(waiter.asks, ahead) > waiter.deadline
-        )
+        store, priority = self._ask_store(), waiter.priority
+        wait = store.forecast(waiter.asks, ahead)
+        for ask in waiter.asks:
+            more = self._ranks.ahead(ask, priority)
+            if more:
+                wait = max(wait, store.forecast([ask], ahead + more))
+        return self._clock.micros() + wait > waiter.deadline
 
     def _move(self, line: Line) -> None:
         """Serve the line as far as it goes now, and plan when to go on."""
@@ -218,6 +183,9 @@ class Lines:
                 return
         finally:
             line.moving = False
+            self._ranks.mark(line)
+            for other in self._ranks.freed():
+                self._move(other)
 
     def _next(self, line: Line) -> tuple[Waiter | None, int]:
         """Serve whom can be served; who is to be served next, and when."""
@@ -238,6 +206,8 @@ class Lines:
                 waiter = line.first()
                 if waiter is None:
                     return None, FOREVER
+                if self._ranks.gives_way(line):
+                    return waiter, FOREVER
                 try:
                     again = self._serve(line, waiter)
                 except Exception as error:  # a closed store, say: whoever asked is told
@@ -256,6 +226,7 @@ class Lines:
         # A lease begins when its holder may act; until then it must not run out.
         asks = [ask._replace(max_wait=left, ttl=FOREVER if ask.ttl else 0) for ask in head.asks]
         decision = joined(tuple(self._ask_store().decide(asks)))
+        line.short = short_of(asks, decision)
         if decision.allowed:
             line.unqueue(head)
             line.pause = SHORTEST

@@ -55,7 +55,7 @@ def gate_of(*given: Rule, store: Any = None, **more: Any) -> Gate:
 
 def until(what: Callable[[], bool]) -> None:
     """Wait for what another thread does."""
-    for _ in range(20_000):
+    for _ in range(60_000):
         if what():
             return
         time.sleep(0.001)

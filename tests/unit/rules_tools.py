@@ -11,6 +11,34 @@ from headgate.rules.model import KeyPart, Match, Rule, RuleSet
 FIVE, TEN, HUNDRED = (Limit.parse(f"{n}/minute") for n in (5, 10, 100))
 IP, USER = KeyPart("ip"), KeyPart("user")
 
+LOOK = """\
+version: 1
+defaults: {on_error: local, headers: draft-11}
+rules:
+  - name: login-ip              # generous: a café shares one address
+    match: {method: POST, path: /login}
+    key: [ip]
+    limit: 60/minute
+  - name: login-guess           # tight, and only failures count
+    match: {method: POST, path: /login}
+    key: [ip, user]
+    limit: 5/minute
+    count: failures
+    on_error: deny
+  - name: api
+    match: {path: /api/*}
+    key: [user]
+    limits: [10/second burst 20, 500/hour]
+    plans: {by: plan, pro: [100/second burst 200, 20000/hour], own: unlimited}
+  - name: export
+    match: {path: /api/export}
+    key: [user]
+    limit: 2 concurrent
+    wait: 3s
+    status: 503
+    log_level: warning
+"""
+
 
 def snapshot(*rules: Rule, **more: Any) -> Snapshot:
     return Snapshot(RuleSet(rules, **more))

@@ -42,7 +42,9 @@ class TestFailures:
 
     def test_an_unknown_outcome_is_told(self) -> None:
         verdict = gate_of(rule("guess", "1/minute", count="failures")).check(ANNA)
-        with pytest.raises(ValueError, match="an outcome is one of success, failure, ignored"):
+        with pytest.raises(
+            ValueError, match="an outcome is one of success, failure, mistake, ignored"
+        ):
             verdict.permit.release("ok")
         assert verdict.permit.release("success")
 

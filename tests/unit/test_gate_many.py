@@ -12,7 +12,7 @@ from gate_tools import START, CountingStore, gate_of, rule, rules
 
 from headgate import Ask, AsyncGate, Decision, Facts, ManualClock, MemoryStore
 from headgate.gate import Each
-from headgate.rules.model import Match
+from headgate.rules.model import Lists, Match
 
 ANNA, BERT = Facts(user="anna", resource="r"), Facts(user="bert", resource="r")
 PER_USER = rule("each", "2/minute fixed-window", key="user")
@@ -153,3 +153,20 @@ def test_hooks_do_not_hear_of_looks_and_refunds() -> None:
     assert heard == []
     gate.check_many([Each(Facts(), op="charge"), Each(Facts(), op="take")])
     assert heard == [True, True]
+
+
+@pytest.mark.parametrize("op", ["take", "check", "charge", "refund"])
+def test_whoever_merely_looks_is_not_heard_of(op: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Neither where a limit is asked, nor where a list or no rule decides."""
+    gate = gate_of(
+        rule("closed", match=Match(origins=("bad",)), deny=Lists(origins=("bad",))),
+        rule("each", "1/minute", key="user"),
+    )
+    heard: list[str] = []
+    gate.on_verdict.append(lambda facts, _: heard.append(facts.user or facts.origin))
+    calls = [Facts(origin="bad"), Facts(origin="good"), ANNA]
+    with caplog.at_level("DEBUG", logger="headgate"):
+        found = gate.check_many([Each(facts, op=op) for facts in calls])
+    assert [verdict.allowed for verdict in found] == [False, True, True]
+    assert heard == (["bad", "good", "anna"] if op in ("take", "charge") else [])
+    assert bool(caplog.messages) is (op in ("take", "charge"))

@@ -9,20 +9,11 @@ from typing import Any
 import pytest
 from far_store import FarStore
 from gate_tools import START
+from policies_tools import BREAKER
 
 from headgate import AsyncGate, Facts, Gate, ManualClock, Refused
 from headgate.integrations.asgi import RateLimitMiddleware
 from headgate.resilience import TimeLimitExceeded, time_left
-
-BREAKER = """
-version: 1
-rules:
-  - {name: limit, match: {resource: pay}, limit: 100/hour}
-policies:
-  - name: pay
-    match: {resource: pay}
-    breaker: {failures: 50%, window: 4 calls, open: 30s, probes: 1}
-"""
 
 
 def run(work: Coroutine[Any, Any, Any]) -> Any:
@@ -209,7 +200,7 @@ def test_an_adapter_tells_the_breaker_by_its_responses() -> None:
         return [message["status"] for message in sent if "status" in message]
 
     assert run(main()) == [500, 500, 503]
-    assert (b"retry-after", b"10") in sent[-2]["headers"]
+    assert (b"retry-after", b"9") in sent[-2]["headers"]
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,19 @@ from headgate import Facts
 from headgate.gating.parts import settings_of
 from headgate.resilience.breaker import presets
 from headgate.rules import RulesError, read_rules
-from headgate.rules.model import AdaptiveRule, BreakerRule, BulkheadRule, Otherwise, RetryRule
+from headgate.rules.model import KeyPart, Otherwise
 from headgate.rules.policies import Policies
 from headgate.rules.policy_fields import POLICY, SYSTEM
+from headgate.rules.policy_model import (
+    AdaptiveRule,
+    BreakerRule,
+    BulkheadRule,
+    CollapseRule,
+    FleetRule,
+    LastGoodRule,
+    PartitionsRule,
+    RetryRule,
+)
 
 FULL: dict[str, Any] = {
     "version": 1,
@@ -27,13 +37,19 @@ FULL: dict[str, Any] = {
             "breaker": {
                 "failures": "50%", "errors": 20, "slow": {"ratio": "60%", "over": "2s"},
                 "window": "100 calls", "minimum": 10, "open": "30s", "probes": 3, "ramp": "10s",
-                "preset": "resilience4j",
+                "preset": "resilience4j", "probe_lease": "20s", "ramp_from": "5%",
+                "probe_failures": 1, "half_open_for": "1min",
+                "switch": "metrics_only",
             },
             "bulkhead": {"at_once": 20, "queue": 10, "wait": "1s"},
             "adaptive": {"estimator": "vegas", "initial": 5, "least": 1, "most": 50,
-                         "shed": {"-1": "80%", "0": 1}},
+                         "shed": {"-1": "80%", "0": 1}, "queue": 5, "wait": "1s",
+                         "partitions": {"by": "header:X-Kind", "lend": False,
+                                        "shares": {"checkout": "50%", "search": 0.3}}},
             "timeout": "2s",
             "retry": {"attempts": 3, "pause": "50ms", "longest": 5, "budget": 0.1, "safe": True},
+            "collapse": {"key": ["user", "arg:id"]},
+            "last_good": {"age": "5min", "size": 100, "key": "arg:id"},
             "otherwise": {"page": "<p>"},
             "fallback": {"data": {"a": 1}},
             "status": 500,
@@ -41,7 +57,11 @@ FULL: dict[str, Any] = {
             "shadow": False,
         },
         {"name": "short", "breaker": "25%", "bulkhead": "7", "adaptive": "aimd", "retry": 2,
-         "fallback": {"function": "a:b"}},
+         "fallback": {"function": "a:b"}, "collapse": True, "last_good": "2d"},
+        {"name": "far", "bulkhead": {"pool": 8, "queue": 4, "wait": "1s"},
+         "breaker": {"fleet": {"quorum": 3, "share": "60%", "every": "500ms", "ttl": "9s",
+                               "keep_switch": True}}},
+        {"name": "near", "breaker": {"fleet": 2}},
     ],
     "system": {
         "cpu": "80%", "load": 2.0, "memory": 0.9, "loop_lag": "100ms", "in_flight": 1000,
@@ -59,12 +79,22 @@ def test_every_field_is_tried_here() -> None:
 
 def test_what_they_become() -> None:
     rules = read_rules(json.dumps(FULL), name="rules.json")
-    pay, short = rules.policies
+    pay, short, far, near = rules.policies
     assert pay.breaker == BreakerRule(
-        "resilience4j", 0.5, 20, 0.6, 2.0, 100, None, 10, 30.0, 3, 10.0
-    )
+        "resilience4j", 0.5, 20, 0.6, 2.0, 100, None, 10, 30.0, 3, 10.0, 20.0, 1, 60.0, 0.05,
+        "metrics_only",
+    )  # fmt: skip
     assert pay.bulkhead == BulkheadRule(20, 10, 1.0)
-    assert pay.adaptive == AdaptiveRule("vegas", 5, 1, 50, ((-1, 0.8), (0, 1.0)))
+    shares = (("checkout", 0.5), ("search", 0.3))
+    parts = PartitionsRule(KeyPart("header", "x-kind"), shares, lend=False)
+    shed = ((-1, 0.8), (0, 1.0))
+    assert pay.adaptive == AdaptiveRule("vegas", 5, 1, 50, shed, parts, 5, 1.0)
+    assert pay.collapse == CollapseRule((KeyPart("user"), KeyPart("arg", "id")))
+    assert pay.last_good == LastGoodRule(300.0, 100, (KeyPart("arg", "id"),))
+    assert (short.collapse, short.last_good) == (CollapseRule(), LastGoodRule(172800.0))
+    assert far.bulkhead == BulkheadRule(8, 4, 1.0, pool=True)
+    assert far.breaker == BreakerRule(fleet=FleetRule(3, 0.6, 0.5, 9.0, keep_switch=True))
+    assert near.breaker == BreakerRule(fleet=FleetRule(2))
     assert pay.retry == RetryRule(3, 0.05, 5.0, 0.1, safe=True)
     assert (pay.timeout, pay.status, pay.log_level) == (2.0, 500, "error")
     assert pay.fallback == Otherwise("data", {"a": 1})
@@ -113,7 +143,27 @@ adaptive = {shed = {"-1" = "50%"}}
         ("{bulkhead: 0}", "expected a whole number from 1 to"),
         ("{bulkhead: many}", "expected a whole number from 1 to"),
         ("{bulkhead: {at_once: 1, queue: 5}}", "say how long by 'wait'"),
-        ("{bulkhead: {queue: 5, wait: 1s}}", "'at_once' is missing in a bulkhead"),
+        ("{bulkhead: {queue: 5, wait: 1s}}", "how many calls at once: 'at_once', or 'pool'"),
+        ("{bulkhead: {at_once: 5, pool: 5}}", "how many calls at once: 'at_once', or 'pool'"),
+        ("{bulkhead: {pool: 5}, key: [ip]}", "a pool is for all calls: with 'key', say 'at_once'"),
+        ("{breaker: {fleet: 2}, key: [ip]}", "one breaker for all calls, and not one for each"),
+        ("{breaker: {fleet: {every: 5s}}}", "'every' is less than the ttl, 5 s, not 5"),
+        ("{breaker: {fleet: true}}", "expected a whole number from 1 to"),
+        ("{breaker: {fleet: {nodes: 3}}}", "'nodes' is unknown in 'fleet'"),
+        ("{breaker: {switch: open}}", "'open' is not a word for this"),
+        ("{adaptive: {partitions: {shares: {a: 50%}}}}", "'by' is missing in 'partitions'"),
+        ("{adaptive: {partitions: {by: usr, shares: {a: 50%}}}}", "partitions.by"),
+        (
+            "{adaptive: {partitions: {by: user, shares: {a: 60%, b: 50%}}}}",
+            "the shares add up to 1.1, which is more than all",
+        ),
+        ("{adaptive: {queue: 5}}", "'queue' says how many calls wait, 'wait' for how long"),
+        ("{collapse: false}", "nothing is said that protects: breaker, bulkhead"),
+        ("{collapse: {}}", "'key' is missing in 'collapse'"),
+        ("{collapse: 5}", "expected true or false, not 5"),
+        ("{last_good: 8d}", "last_good: expected a time up to a week, such as 30s"),
+        ("{last_good: {size: 5}}", "'age' is missing in 'last_good'"),
+        ("{last_good: 1min, key: [ip]}", "'key' is for a breaker, a bulkhead or an adaptive"),
         ("{adaptive: gradient}", "did you mean 'gradient2'"),
         ("{adaptive: {least: 9, most: 3}}", "'initial' lies between 'least' and 'most'"),
         ("{adaptive: {shed: {low: 50%}}}", "a priority is a whole number, not 'low'"),

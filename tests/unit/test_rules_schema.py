@@ -29,7 +29,7 @@ FULL: dict[str, Any] = {
             "limits": ["10/second burst 20", "500/hour"],
             "plans": {"by": "plan", "pro": "9/second", "own": "unlimited"},
             "hot": {"values": {"sku-1": ["5/second"]}},
-            "cost": {"header": "X-Cost", "default": 1, "per": 1, "most": 9},
+            "cost": {"header": "X-Cost", "default": 1, "per": 1, "least": 1, "most": 9},
             "count": "failures",
             "wait": "3s",
             "otherwise": {"redirect": "/busy"},

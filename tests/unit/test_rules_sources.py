@@ -172,7 +172,7 @@ def test_a_source_that_nobody_holds_ends(path: Path) -> None:
     thread = source._thread
     assert thread is not None
     del source
-    thread.join(10)
+    thread.join(60)
     assert not thread.is_alive()
 
 
@@ -221,7 +221,7 @@ def test_all_nodes_follow_within_a_second(server: Server) -> None:
     try:
         assert [len(node.start().rules) for node in nodes] == [1] * 6
         version = writer.publish(json.dumps({"version": 1}), name="none.json")
-        until(lambda: all(len(node.rules.rules) == 0 for node in nodes), 10)
+        until(lambda: all(len(node.rules.rules) == 0 for node in nodes), 60)
         assert {node.status()["digest"] for node in nodes} == {version}
         until(lambda: len(writer.nodes()) == 1)  # all of one process
         [status] = writer.nodes().values()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import sys
 import time
 from typing import Any
@@ -44,6 +45,7 @@ def register(commands: Any) -> None:
 
 def _validate(options: argparse.Namespace) -> int:
     from ..rules.either import read_either
+    from ..rules.following import counted
     from ..rules.lines import SIZE
     from ..rules.reading import digest_of, read_text
 
@@ -53,6 +55,7 @@ def _validate(options: argparse.Namespace) -> int:
         else:
             text, name = read_text(options.path), options.path
         rules = read_either(text, name=name, format=options.format)
+        _check(rules)
     except RulesError as error:
         if options.json:
             print(json.dumps({"valid": False, "errors": [_told(one) for one in _all(error)]}))
@@ -60,12 +63,20 @@ def _validate(options: argparse.Namespace) -> int:
             for one in _all(error):
                 _say(str(one))
         return 1
-    count, digest = len(rules.rules), digest_of(text)
+    found = {"valid": True, **counted(rules), "digest": digest_of(text)}
     if options.json:
-        print(json.dumps({"valid": True, "rules": count, "digest": digest}))
+        print(json.dumps(found))
     else:
-        _say(f"{name}: {_counted(count)}, digest {digest[:12]}")
+        _say(f"{name}: {_counted(found)}, digest {found['digest'][:12]}")
     return 0
+
+
+def _check(rules: Any) -> None:
+    """Raise if there are policies that no gate could make."""
+    if getattr(rules, "policies", ()) or getattr(rules, "system", None) is not None:
+        from ..gating.guards import check_policies
+
+        check_policies(rules)
 
 
 def _status(options: argparse.Namespace) -> int:
@@ -90,6 +101,7 @@ def _of_file(path: str) -> dict[str, Any]:
     from ..rules.reading import read_text
     from ..rules.sources import FileSource
 
+    _quiet()
     try:
         held = json.loads(read_text(path))
         if isinstance(held, dict) and {"source", "digest", "last_error", "rules"} <= held.keys():
@@ -105,6 +117,7 @@ def _of_file(path: str) -> dict[str, Any]:
 def _of_redis(options: argparse.Namespace) -> dict[str, Any]:
     from ..rules.redis_source import RedisSource
 
+    _quiet()
     source = RedisSource(options.source, options.key, timeout=2.0)
     try:
         held = source.published()
@@ -115,6 +128,11 @@ def _of_redis(options: argparse.Namespace) -> dict[str, Any]:
         return found
     finally:
         source.stop()
+
+
+def _quiet() -> None:
+    """What a source logs of broken rules is in the report already, and would be said twice."""
+    logging.getLogger("headgate").addHandler(logging.NullHandler())
 
 
 def _of_service(options: argparse.Namespace) -> dict[str, Any]:
@@ -136,12 +154,15 @@ def _of_service(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _publish(options: argparse.Namespace) -> int:
+    from ..rules.either import read_either
     from ..rules.reading import read_text
     from ..rules.redis_source import RedisSource
 
     source = RedisSource(options.url, options.key, timeout=2.0)
     try:
-        version = source.publish(read_text(options.path), name=options.path)
+        text = read_text(options.path)
+        _check(read_either(text, name=options.path))
+        version = source.publish(text, name=options.path)
     except HeadgateError as error:
         if options.json:
             told = [_told(one) for one in _all(error)] if isinstance(error, RulesError) else []
@@ -160,7 +181,7 @@ def _publish(options: argparse.Namespace) -> int:
 
 
 def _show(found: dict[str, Any]) -> None:
-    rules = _counted(found["rules"])
+    rules = _counted(found)
     _say(f"{found['source']}: {rules}, digest {found['digest'][:12] or 'none'}")
     for name, label in (("published_at", "published"), ("loaded_at", "loaded")):
         if found.get(name):
@@ -182,8 +203,15 @@ def _told(error: HeadgateError) -> dict[str, Any]:
     return {name: getattr(error, name) for name in ("file", "line", "rule", "problem")}
 
 
-def _counted(rules: int) -> str:
-    return f"{rules:,} rule{'' if rules == 1 else 's'}"
+def _counted(found: dict[str, Any]) -> str:
+    """What there is: 3 rules, 1 policy, the machine."""
+    rules, policies = found["rules"], found.get("policies", 0)
+    told = [f"{rules:,} rule{'' if rules == 1 else 's'}"]
+    if policies:
+        told.append(f"{policies:,} polic{'y' if policies == 1 else 'ies'}")
+    if found.get("system"):
+        told.append("system")
+    return ", ".join(told)
 
 
 def _when(seconds: float | None) -> str:

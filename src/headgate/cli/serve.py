@@ -18,7 +18,7 @@ FLAGS: tuple[tuple[str, str, str], ...] = (
     ("--admin", "WHERE", "metrics and administration: host:port, or off (127.0.0.1:8082)"),
     ("--workers", "N", "processes that serve HTTP (1)"),
     ("--token-file", "FILE", "the token that the admin listener wants"),
-    ("--api-token-file", "FILE", "the token that the API wants"),
+    ("--api-token-file", "FILE", "the token that the API wants, of gateways too"),
     ("--tls-cert", "FILE", "a certificate, for TLS"),
     ("--tls-key", "FILE", "and its key"),
     ("--max-body", "SIZE", "the largest body (64KiB)"),

@@ -173,7 +173,9 @@ class GateBase(Keeper):
         verdict._shadowed = tuple(rule.name for rule in matched.shadowed)
         return self._told(facts, verdict)
 
-    def _unasked(self, facts: Facts, matched: Matched, kind: type[Verdict_]) -> Verdict_:
+    def _unasked(
+        self, facts: Facts, matched: Matched, kind: type[Verdict_], *, heard: bool = True
+    ) -> Verdict_:
         """The verdict on a call that no limit is asked about."""
         verdict = kind()
         verdict.allowed = matched.denied is None
@@ -183,7 +185,7 @@ class GateBase(Keeper):
         verdict._rule = matched.exempt if matched.denied is None else matched.denied
         verdict._key, verdict._place = "", -1
         verdict._shadowed = tuple(rule.name for rule in matched.shadowed)
-        return self._told(facts, verdict)
+        return self._told(facts, verdict) if heard else verdict
 
     def _told(self, facts: Facts, verdict: Verdict_) -> Verdict_:
         """The verdict, after everybody has heard of it who is to."""

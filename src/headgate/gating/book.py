@@ -6,6 +6,8 @@ import copy
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from .chain import expect
+
 if TYPE_CHECKING:
     from ..decision import Decision
     from ..facts import Facts
@@ -77,6 +79,7 @@ class Book:
         self._plans: dict[int, Plan] = {}
         self.busy: dict[str, bool] = {}
         """What was last heard of the resources that rules depend on, by rule."""
+        expect(rules)
         own: Sequence[Any] = getattr(rules, "rules", ())
         defaults = getattr(rules, "defaults", None)
         self._on_error: str = getattr(defaults, "on_error", "")

@@ -111,7 +111,7 @@ class Call:
             return (yield from self._waiting(straight, None))
         queueing = False
         if self.patient and any(plan.wait for plan in self.plans) and self._takes(()):
-            queueing = self._desk.queueing(self._line(()).line)
+            queueing = self._desk.queueing(self._line(()), self._order())
         if queueing:  # whoever may wait does not overtake those who do
             looks = [ask._replace(op="check") for ask in self.asks]
             answers = yield Together(looks)

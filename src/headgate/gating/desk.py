@@ -1,7 +1,8 @@
 """Desk: how a gate asks its store, waits in front of it and gives back; a front for many keys.
 
 A call may ask for limits of several keys at once. It waits in a line of calls that ask for the
-very same, and is told when something comes back for any of its keys.
+very same, is told when something comes back for any of its keys, and gives way to those in other
+lines who are more important and wait for one of its limits.
 """
 
 from __future__ import annotations
@@ -80,11 +81,11 @@ class Desk(Front):
         """Whether anybody waits for anything."""
         return bool(self._lines._lines or self._lines.put_off)
 
-    def queueing(self, name: Any) -> bool:
-        """Whether somebody has to wait in a line."""
-        if self.store.blocking:
-            return self._lines.known(name) is not None
-        return bool(self._lines.waiting(name))
+    def queueing(self, wait: Wait, priority: int) -> bool:
+        """Whether somebody has to wait who goes before a newcomer."""
+        lines, name = self._lines, wait.line
+        there = lines.known(name) is not None if self.store.blocking else lines.waiting(name)
+        return bool(there or lines.outranked(wait.asked, priority))
 
     # -- giving back
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextvars import ContextVar
 from copy import copy
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ..facts import Facts
 from ..resilience.errors import TimeLimitExceeded
 from ..resilience.notices import Notice
 from ..verdict import Refused
+from .chain import Around, around
 
 if TYPE_CHECKING:
     from ..resilience.timing import TimeLimit
@@ -19,16 +19,6 @@ if TYPE_CHECKING:
     from .base import GateBase
 
 __all__ = ["AsyncEntry", "Entry", "arguments"]
-
-
-class _Around(NamedTuple):
-    """What was entered before: the resources, the outermost first, and who called."""
-
-    chain: tuple[str, ...] = ()
-    origin: str = ""
-
-
-_around: ContextVar[_Around] = ContextVar("headgate_entries", default=_Around())  # noqa: B039 # never changed
 
 
 def arguments(args: Any) -> Mapping[str, Any]:
@@ -57,7 +47,7 @@ class _Entering:
         self._gate = gate
         self._given = resource
         self._known = known
-        self._before: _Around | None = None
+        self._before: Around | None = None
         self._outcome = ""
 
     def fail(self) -> None:
@@ -71,31 +61,31 @@ class _Entering:
     def _facts(self) -> Facts:
         if self._before is not None:
             raise RuntimeError("this entry is under way; make another one")
-        around = _around.get()
+        outside = around.get()
         if isinstance(self._given, Facts):
             facts = self._given
-            if (facts.chain or not around.chain) and (facts.origin or not around.origin):
+            if (facts.chain or not outside.chain) and (facts.origin or not outside.origin):
                 return facts
             facts = copy(facts)  # whoever gave it may enter with it elsewhere
-            facts.chain = facts.chain or around.chain
+            facts.chain = facts.chain or outside.chain
         else:
-            facts = Facts(**{"chain": around.chain, **self._known})
-        facts.origin = facts.origin or around.origin  # it holds for what is entered inside
+            facts = Facts(**{"chain": outside.chain, **self._known})
+        facts.origin = facts.origin or outside.origin  # it holds for what is entered inside
         return facts
 
     def _inside(self, facts: Facts, verdict: Verdict) -> None:
         if not verdict.allowed:
             raise Refused(verdict)
-        self._before = _around.get()
+        self._before = around.get()
         self._outcome = ""
         name = facts.resource or facts.route or facts.path
-        _around.set(_Around((*facts.chain, name), facts.origin))
+        around.set(Around((*facts.chain, name), facts.origin))
 
     def _outside(self, kind: type[BaseException] | None) -> str:
         """How the call went."""
         before, self._before = self._before, None
         if before is not None:
-            _around.set(before)  # not reset(): a generator may be left in another context
+            around.set(before)  # not reset(): a generator may be left in another context
         if self._outcome:
             return self._outcome
         if kind is None:

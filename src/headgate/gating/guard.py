@@ -6,19 +6,24 @@ import copy
 import inspect
 from collections.abc import Callable, Mapping
 from functools import partial
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import LimitExceeded
 from ..held import AsyncHold, Hold
 from ..limited import Limited, _Leave
+from ..resilience.errors import TimeLimitExceeded
+from ..resilience.flows import drive, drive_async
 from ..resilience.notices import Notice
 from ..verdict import Refused
 from .entries import AsyncEntry, Entry
+from .outer import Instead, key_of_call, surrounded
 
 if TYPE_CHECKING:
-    from ..rules.model import Otherwise
+    from ..rules.model import Otherwise, PolicyRule
     from .base import GateBase
-    from .guards import Guards
+    from .guards import Around, Guards
+    from .passage import Passage
 
 __all__ = ["Guarded"]
 
@@ -35,6 +40,8 @@ class Guarded(Limited):
     """
 
     _function_of: Any = None
+    _told = False
+    """Whether it was said that calls cannot be told apart."""
 
     def __init__(self, gate: GateBase, resource: str | None, known: dict[str, Any]) -> None:
         front: Any = gate
@@ -66,11 +73,20 @@ class Guarded(Limited):
         return entry(self._gate, self._resource, known)
 
     def _function(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        plain, gate = super()._function(function), self._gate
+        gate = self._gate
+
+        def once(*args: Any, **kwargs: Any) -> Any:
+            entry = self._guard(PLAIN, args, kwargs)
+            try:
+                entry.__enter__()
+            except LimitExceeded as refusal:
+                return Instead(self._instead(refusal, args, kwargs))
+            with _Leave(entry):
+                return self._made(entry, function, args, kwargs)
 
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             guards = gate._book.guards
-            if guards is None or not guards.outer:  # without the frame that `plain` would be
+            if guards is None or not guards.outer:  # without the frame that `once` would be
                 entry = self._guard(PLAIN, args, kwargs)
                 try:
                     entry.__enter__()
@@ -78,19 +94,33 @@ class Guarded(Limited):
                     return self._instead(refusal, args, kwargs)
                 with _Leave(entry):
                     return function(*args, **kwargs)
-            retry, stand_in = self._around(guards, PLAIN, args, kwargs)
-            made = plain if retry is None else partial(retry.call, plain)
-            if stand_in is None:
-                return made(*args, **kwargs)
+            around, alike, kept = self._around(guards, PLAIN, function, args, kwargs)
+            made = once if around.retry is None else partial(around.retry.call, once)
             try:
-                return made(*args, **kwargs)
+                if around.collapse is None and around.last_good is None:
+                    result = made(*args, **kwargs)
+                else:
+                    call = partial(made, *args, **kwargs)
+                    result = drive(surrounded(around, call, alike, kept, get_ident()))
             except Exception as error:
-                return stand_in(error, *args, **kwargs)
+                if around.fallback is None:
+                    raise
+                return self._stand_in(around.fallback, error, args, kwargs)
+            return result.answer if isinstance(result, Instead) else result
 
         return wrapper
 
     def _coroutine(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        plain, gate = super()._coroutine(function), self._gate
+        gate = self._gate
+
+        async def once(*args: Any, **kwargs: Any) -> Any:
+            entry = self._guard(AWAITED, args, kwargs)
+            try:
+                await entry.__aenter__()
+            except LimitExceeded as refusal:
+                return Instead(await _result(self._instead(refusal, args, kwargs)))
+            async with _Leave(entry):
+                return await function(*args, **kwargs)
 
         async def wrapper(*args: Any, **kwargs: Any) -> Any:
             guards = gate._book.guards
@@ -99,38 +129,72 @@ class Guarded(Limited):
                 try:
                     await entry.__aenter__()
                 except LimitExceeded as refusal:
-                    answer = self._instead(refusal, args, kwargs)
-                    return await answer if inspect.iscoroutine(answer) else answer
+                    return await _result(self._instead(refusal, args, kwargs))
                 async with _Leave(entry):
                     return await function(*args, **kwargs)
-            retry, stand_in = self._around(guards, AWAITED, args, kwargs)
-            made = plain if retry is None else partial(retry.call_async, plain)
-            if stand_in is None:
-                return await made(*args, **kwargs)
+            around, alike, kept = self._around(guards, AWAITED, function, args, kwargs)
+            made = once if around.retry is None else partial(around.retry.call_async, once)
             try:
-                return await made(*args, **kwargs)
+                if around.collapse is None and around.last_good is None:
+                    result = await made(*args, **kwargs)
+                else:
+                    from asyncio import current_task
+
+                    call = partial(made, *args, **kwargs)
+                    flow = surrounded(around, call, alike, kept, current_task())
+                    result = await drive_async(flow)
             except Exception as error:
-                answer = stand_in(error, *args, **kwargs)
-                return await answer if inspect.iscoroutine(answer) else answer
+                if around.fallback is None:
+                    raise
+                return await _result(self._stand_in(around.fallback, error, args, kwargs))
+            return result.answer if isinstance(result, Instead) else result
 
         return wrapper
 
-    def _around(self, guards: Guards, kinds: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
-        """Who makes a call again, and what stands in for it, if a policy says so."""
-        facts = self._guard(kinds, args, kwargs)._facts()
-        retry, fallback = guards.around(facts)
-        if fallback is None:
-            return retry, None
+    def _around(
+        self, guards: Guards, kinds: Any, function: Any, args: Any, kwargs: Any
+    ) -> tuple[Around, Any, Any]:
+        """What policies do around a call, and what tells it from others: for two of the parts."""
+        entry = self._guard(kinds, args, kwargs)
+        facts = entry._facts()
+        around = guards.around(facts)
+        call = facts, function, entry._known, args, kwargs
+        alike = kept = None
+        try:
+            if around.collapse is not None:
+                alike = key_of_call(around.alike, *call)
+            if around.last_good is not None:
+                kept = key_of_call(around.kept_by, *call)
+        except TypeError as error:  # a call is made all the same: the rules came after it
+            if not self._told:
+                import logging
 
-        def stand_in(error: Exception, *args: Any, **kwargs: Any) -> Any:
-            notice = Notice(
-                "fallback", fallback.name, self._gate.store.clock.now(), {"error": error}
-            )
-            self._gate._notice(notice)
-            assert fallback.fallback is not None  # or it would not have been chosen
-            return self._answer(fallback.fallback, args, kwargs)
+                self._told = True
+                said = "calls of %s are neither collapsed nor kept, as no 'key' says by what: %s"
+                logging.getLogger("headgate").warning(said, self._resource, error)
+        return around, alike, kept
 
-        return retry, stand_in
+    def _made(self, entry: Any, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """What the function returns; in a thread of its own if a policy says so."""
+        passage: Passage | None = entry.verdict.permit.passage
+        if passage is None or passage.pool is None:
+            return function(*args, **kwargs)
+        pool, _ = passage.pool
+        try:
+            return pool.call(passage.moved(function), *args, **kwargs)
+        except TimeLimitExceeded as late:
+            if late.name == pool.name:
+                self._notice("time_limit.exceeded", pool.name, late)
+            raise
+
+    def _stand_in(self, rule: PolicyRule, error: Exception, args: Any, kwargs: Any) -> Any:
+        """What a policy has for a call that failed or was refused."""
+        self._notice("fallback", rule.name, error)
+        assert rule.fallback is not None  # or it would not have been chosen
+        return self._answer(rule.fallback, args, kwargs)
+
+    def _notice(self, kind: str, name: str, error: Exception) -> None:
+        self._gate._notice(Notice(kind, name, self._gate.store.clock.now(), {"error": error}))
 
     def _arguments(self, args: Any, kwargs: Any) -> Mapping[str, Any]:
         found = {str(place): value for place, value in enumerate(args)}
@@ -156,3 +220,7 @@ class Guarded(Limited):
         if otherwise.kind == "data":
             return copy.deepcopy(otherwise.value)  # whoever gets it may change it
         return self._gate.function(otherwise.value)(*args, **kwargs)
+
+
+async def _result(answer: Any) -> Any:
+    return await answer if inspect.iscoroutine(answer) else answer

@@ -7,165 +7,50 @@ a breaker's probe that was not made is somebody else's to make.
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import RulesError
-from ..resilience.breaker import IGNORED
-from ..resilience.errors import BreakerOpen, BulkheadFull
-from ..resilience.forking import begin_anew
 from ..resilience.overload import Refusal
-from ..resilience.timing import TimeLimit
+from ..rules.keys import text_of
 from ..rules.policies import Policies
-from ..verdict import Shed
-from .parts import adaptive_of, breaker_of, bulkhead_of, retry_of, state_of, system_of
-from .passage import Passage
+from .fleets import commands_of, space_of
+from .kept import Kept, Live, overload
+from .parts import state_of, system_of
 
 if TYPE_CHECKING:
     from ..clock import Clock
     from ..facts import Facts
     from ..flows import Flow
     from ..keys import Key
-    from ..resilience.adaptive import AdaptiveLimiter
-    from ..resilience.breaker import Breaker
-    from ..resilience.bulkhead import Bulkhead
+    from ..resilience.breaker import Breaker, Fleet
+    from ..resilience.collapse import Collapse
+    from ..resilience.last_good import LastGood
     from ..resilience.notices import Notice
     from ..resilience.retry import Retry
     from ..resilience.system import SystemGuard
+    from ..resilience.timing import TimeLimit
+    from ..rules.keys import Reader
     from ..rules.match import Matched
     from ..rules.model import PolicyRule, RuleSet, SystemRule
+    from ..stores.redis.commands import Commands
+    from ..verdict import Shed
+    from .passage import Passage
 
-__all__ = ["Guards", "Live", "Seat"]
-
-KEYS = 10_000
-"""So many keys of a policy have parts of their own; beyond, those that are idle are forgotten."""
-UNKNOWN = float("inf")
-
-
-class Live:
-    """The parts of one policy for one key."""
-
-    __slots__ = ("adaptive", "breaker", "bulkhead", "lost")
-
-    def __init__(self, rule: PolicyRule, clock: Clock | None, listeners: list[Any]) -> None:
-        name = rule.name
-        self.breaker: Breaker | None = None
-        self.bulkhead: Bulkhead | None = None
-        self.adaptive: AdaptiveLimiter | None = None
-        self.lost: deque[Any] = deque()
-        """Tokens of calls whose end nobody told."""
-        if rule.breaker is not None:
-            self.breaker = breaker_of(name, rule.breaker, clock, listeners)
-        if rule.bulkhead is not None:
-            self.bulkhead = bulkhead_of(name, rule.bulkhead, clock)
-        if rule.adaptive is not None:
-            self.adaptive = adaptive_of(name, rule.adaptive, clock, listeners)
-
-    def enter(self, passage: Passage, priority: int, patient: bool) -> Flow[Shed | None]:
-        """Ask all parts in turn; what lets the call in is noted in the passage at once."""
-        breaker, bulkhead, adaptive = self.breaker, self.bulkhead, self.adaptive
-        if breaker is not None:
-            while self.lost:
-                breaker.told(self.lost.popleft(), IGNORED)
-            try:
-                passage.broke(self, breaker.enter())
-            except BreakerOpen as refusal:
-                wait = refusal.retry_after
-                return Shed("breaker", refusal.problem, UNKNOWN if wait is None else wait)
-        if adaptive is not None:
-            found = adaptive.admit(priority=priority)
-            if isinstance(found, Refusal):
-                return _overload("adaptive", found)
-            passage.let_in(found)
-        if bulkhead is not None:
-            room = bulkhead.room
-            if not room.take():
-                try:
-                    if patient and bulkhead._queue != 0:
-                        passage.waited = True
-                        yield Seat(bulkhead)
-                    else:
-                        raise bulkhead._full(room)
-                except BulkheadFull as refusal:
-                    return Shed("bulkhead", refusal.problem)
-            passage.seated(bulkhead, room)
-        return None
-
-    def idle(self) -> bool:
-        """Whether nothing would be forgotten with it that anybody could miss."""
-        if self.bulkhead is not None and self.bulkhead.in_flight:
-            return False
-        if self.adaptive is not None and self.adaptive.in_flight:
-            return False
-        return self.breaker is None or self.breaker.state == "closed"
+__all__ = ["Around", "Guards", "check_policies"]
 
 
-class Seat:
-    """The step that waits for a place in a bulkhead."""
+class Around(NamedTuple):
+    """What is done around a call of a function: of each part, that of the first policy."""
 
-    __slots__ = ("_bulkhead",)
-
-    def __init__(self, bulkhead: Bulkhead) -> None:
-        self._bulkhead = bulkhead
-
-    def ask(self, store: Any) -> Any:
-        return self._bulkhead.enter()
-
-    def ask_async(self, store: Any) -> Any:
-        return self._bulkhead.enter_async()
-
-
-class Kept:
-    """What lives on when the rules change, as long as the policy stays as it was."""
-
-    def __init__(self, rule: PolicyRule, clock: Clock | None, listeners: list[Any]) -> None:
-        self.state = state_of(rule)
-        self._made = rule, clock, listeners
-        self._lives: OrderedDict[Key, Live] = OrderedDict()
-        self._lock = threading.Lock()
-        self.alone = None if rule.key else Live(*self._made)
-        self.limit: TimeLimit | None = None
-        self.retry: Retry | None = None
-        if rule.timeout:
-            self.limit = TimeLimit(rule.timeout, name=rule.name, clock=clock)
-        if rule.retry is not None:
-            self.retry = retry_of(rule.name, rule.retry, clock, listeners)
-        if rule.key:
-            Live(*self._made)  # what is wrong with it is told now
-        begin_anew(self)
-
-    def of(self, key: Key) -> Live:
-        """The parts for a key."""
-        if self.alone is not None:
-            return self.alone
-        live = self._lives.get(key)
-        if live is None:
-            with self._lock:
-                live = self._lives.get(key)
-                if live is None:
-                    while len(self._lives) >= KEYS:
-                        self._forget()
-                    live = self._lives[key] = Live(*self._made)
-        return live
-
-    def _forget(self) -> None:
-        """Forget the oldest that is idle; if none of the oldest few is, the oldest."""
-        oldest = [key for key, _ in zip(self._lives, range(8), strict=False)]
-        idle = (key for key in oldest if self._lives[key].idle())
-        self._lives.pop(next(idle, oldest[0]))
-
-    def all(self) -> list[tuple[Key, Live]]:
-        """All parts there are, with their keys."""
-        if self.alone is not None:
-            return [("", self.alone)]
-        with self._lock:
-            return list(self._lives.items())
-
-    def after_fork(self) -> None:
-        """In a child: whoever held the lock stayed behind."""
-        self._lock = threading.Lock()
+    retry: Retry | None
+    collapse: Collapse | None
+    alike: Reader | None
+    """What tells calls apart that are to become one; None: all that is known of them."""
+    last_good: LastGood | None
+    kept_by: Reader | None
+    """The same for results."""
+    fallback: PolicyRule | None
 
 
 class Guards:
@@ -177,6 +62,8 @@ class Guards:
         clock: Clock | None,
         tell: Callable[[Notice], object],
         before: Guards | None,
+        store: Any = None,
+        name: str = "",
     ) -> None:
         self.matching = Policies(rules.policies, rules.source)
         self.rules = rules.policies
@@ -192,15 +79,31 @@ class Guards:
                 except (ValueError, TypeError) as error:
                     raise RulesError(str(error), rules.source, rule.line, rule.name) from error
             self.kept.append(old)
-        self.outer = any(rule.retry or rule.fallback for rule in rules.policies)
-        """Whether there is anything to do around a call that was refused or failed."""
+        self.outer = any(
+            rule.retry or rule.fallback or rule.last_good or rule.collapse or kept.pool
+            for rule, kept in zip(rules.policies, self.kept, strict=True)
+        )
+        """Whether there is anything to do around a call of a function."""
+        self._client: Commands | None = None
+        self._space = ""
+        self._fleets = [
+            (rule, kept)
+            for rule, kept in zip(rules.policies, self.kept, strict=True)
+            if rule.breaker is not None and rule.breaker.fleet is not None
+        ]
+        if self._fleets:
+            self._find_fleets(store, name)
         self.system: SystemGuard | None = None
         self.system_rule: SystemRule | None = rules.system
         if rules.system is not None:
             same = before is not None and _signs(before.system_rule) == _signs(rules.system)
             self.system = before.system if same and before is not None else None
             if self.system is None:
-                self.system = system_of(rules.system, clock, listeners)
+                try:
+                    self.system = system_of(rules.system, clock, listeners)
+                except (ValueError, TypeError) as error:
+                    line = rules.system.line
+                    raise RulesError(str(error), rules.source, line, "system") from error
         self._lags = self.system is not None and "lag" in self.system.bounds
         self._loop: Any = None
 
@@ -208,6 +111,8 @@ class Guards:
         self, passage: Passage, facts: Facts, matched: Matched, patient: bool
     ) -> Flow[tuple[Any, Key, Shed] | None]:
         """Let a call in, or say which policy refuses it, for which key and why."""
+        if self._fleets:
+            self._join()
         priority = facts.priority or _priority(matched)
         if self.system is not None and self.system_rule is not None:
             found = self.system.admit(priority)
@@ -216,30 +121,111 @@ class Guards:
             elif self.system_rule.shadow:
                 passage.shadowed.append(self.system_rule)
             else:
-                return self.system_rule, "", _overload("system", found)
+                return self.system_rule, "", overload("system", found)
         for place, key in self.matching.match(facts):
             rule, kept = self.rules[place], self.kept[place]
             mark = passage.mark()
-            shed = yield from kept.of(key).enter(passage, priority, patient and not rule.shadow)
+            read = self.matching.readers[place].partition
+            partition = "" if read is None else _name(read(facts))
+            live, waits = kept.of(key), patient and not rule.shadow
+            shed = yield from live.enter(passage, partition, priority, waits)
             if shed is not None:
                 if not rule.shadow:
                     return rule, key, shed
                 passage.shadowed.append(rule)
                 passage.back_to(mark)
-            elif kept.limit is not None:
-                passage.limit = _shorter(passage.limit, kept.limit)
+            elif not rule.shadow:
+                if kept.limit is not None:
+                    passage.limit = _shorter(passage.limit, kept.limit)
+                if kept.pool is not None and passage.pool is None:
+                    assert live.bulkhead is not None  # whose threads these are
+                    passage.pool = kept.pool, live.bulkhead
         return None
 
-    def around(self, facts: Facts) -> tuple[Retry | None, PolicyRule | None]:
-        """Who makes the call again, and what stands in for it: the first policy's that has it."""
-        retry: Retry | None = None
-        fallback: PolicyRule | None = None
+    def around(self, facts: Facts) -> Around:
+        """What is done around a call of a function: of each part, that of the first policy."""
+        retry = collapse = alike = last_good = kept_by = fallback = None
         for place, _ in self.matching.match(facts):
-            rule = self.rules[place]
-            retry = retry or self.kept[place].retry
+            rule, kept, readers = self.rules[place], self.kept[place], self.matching.readers[place]
+            if rule.shadow:
+                continue
+            retry = retry or kept.retry
+            if collapse is None and kept.collapse is not None:
+                collapse, alike = kept.collapse, readers.collapse
+            if last_good is None and kept.last_good is not None:
+                last_good, kept_by = kept.last_good, readers.last_good
             if fallback is None and rule.fallback is not None:
                 fallback = rule
-        return retry, fallback
+        return Around(retry, collapse, alike, last_good, kept_by, fallback)
+
+    # -- from when they are in force until they are not
+
+    def begin(self) -> None:
+        """They are in force now: breakers are held in the states that the rules say."""
+        for rule, kept in zip(self.rules, self.kept, strict=True):
+            if rule.breaker is not None:
+                kept.switched(rule.breaker.switch)
+
+    def end(self, after: Guards | None) -> None:
+        """Others are in force: go by what they say of fleets, or leave them."""
+        wanted = {} if after is None else {id(kept): rule for rule, kept in after._fleets}
+        self._fleets = []
+        for kept in self.kept:
+            joined, rule = kept.fleet, wanted.get(id(kept))
+            said = None if rule is None or rule.breaker is None else rule.breaker.fleet
+            if joined is not None and said is None:
+                kept.fleet = None
+                joined.leave()
+            elif joined is not None and said is not None and said != joined.rule:
+                joined.change(said)
+
+    def close(self) -> None:
+        """The gate is closed: leave all fleets."""
+        self._fleets = []
+        for kept in self.kept:
+            joined, kept.fleet = kept.fleet, None
+            if joined is not None:
+                joined.stop()
+
+    # -- fleets
+
+    def _find_fleets(self, store: Any, name: str) -> None:
+        self._client = commands_of(store)
+        if self._client is not None:
+            self._space = space_of(self._client, name)
+            return
+        import logging
+
+        for rule, _ in self._fleets:
+            logging.getLogger("headgate").warning(
+                "policy %s: a fleet needs a store in Redis, and the gate has none; "
+                "the breaker of this process is on its own", rule.name,
+            )  # fmt: skip
+        self._fleets = []
+
+    def _join(self) -> None:
+        """Join the fleets, at the first call of this process: not before it was forked."""
+        for rule, kept in self._fleets:
+            joined = kept.fleet
+            if joined is None or not joined.started:
+                self._join_one(rule, kept)
+
+    def _join_one(self, rule: PolicyRule, kept: Kept) -> None:
+        said, client = rule.breaker, self._client
+        assert said is not None  # or it would not be among those with a fleet
+        assert said.fleet is not None
+        assert client is not None
+        kept.join(said.fleet, client, self._space)
+
+    def fleet(self, name: str) -> Fleet:
+        """The fleet of a policy's breaker."""
+        for rule, kept in self._fleets:
+            if rule.name == name:
+                self._join_one(rule, kept)
+                if kept.fleet is not None:
+                    return kept.fleet.fleet
+        known = ", ".join(rule.name for rule, _ in self._fleets) or "none"
+        raise LookupError(f"the policy {name!r} has no fleet in Redis; those that have: {known}")
 
     def watch_loop(self, loop: Any) -> None:
         """Watch how late this event loop is, if that is of interest."""
@@ -269,13 +255,35 @@ class Guards:
                 yield rule.name, key, live
 
 
-def _overload(part: str, refusal: Refusal) -> Shed:
-    wait = refusal.retry_after
-    return Shed(part, refusal.why(), UNKNOWN if wait is None else wait)
+def check_policies(rules: RuleSet) -> None:
+    """Raise what is wrong with policies that can be read, and yet not made: all of it."""
+    wrong: list[RulesError] = []
+    for rule in rules.policies:
+        try:
+            Policies((rule,), rules.source)
+            Kept(rule, None, [])
+        except RulesError as error:
+            wrong.append(error)
+        except (ValueError, TypeError) as error:
+            wrong.append(RulesError(str(error), rules.source, rule.line, rule.name))
+    if rules.system is not None:
+        try:
+            system_of(rules.system, None, [])
+        except (ValueError, TypeError) as error:
+            wrong.append(RulesError(str(error), rules.source, rules.system.line, "system"))
+    if wrong:
+        first = wrong[0]
+        raise RulesError(first.problem, first.file, first.line, first.rule, tuple(wrong[1:]))
 
 
 def _signs(rule: SystemRule | None) -> Any:
     return rule and (rule.bounds, rule.shed, rule.every)
+
+
+def _name(value: Any) -> str:
+    """The name of a partition, as it was read from a call."""
+    text = text_of(value)
+    return text if isinstance(text, str) else text.decode("utf-8", "replace")
 
 
 def _shorter(one: TimeLimit | None, other: TimeLimit) -> TimeLimit:

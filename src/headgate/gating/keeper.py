@@ -16,7 +16,7 @@ from .book import Book
 if TYPE_CHECKING:
     from ..clock import Clock
     from ..limit import Limit
-    from ..resilience.breaker import Breaker
+    from ..resilience.breaker import Breaker, Fleet
     from ..resilience.notices import Notice
     from ..stores.base import Store
     from .desk import Desk
@@ -97,9 +97,15 @@ class Keeper:
 
             snapshot = Snapshot(rules)
         # The book is put in place whole: whoever checks has all of the old rules or of the new.
-        guards = self._guards_of(snapshot, rules)
+        before = getattr(getattr(self, "_book", None), "guards", None)
+        guards = self._guards_of(snapshot, rules, before)
         self._book = Book(self._desk, snapshot, rules, self.coloured, guards)
         self.snapshot = snapshot
+        if guards is not before:
+            if guards is not None:
+                guards.begin()
+            if before is not None:
+                before.end(guards)
         if not self._roomy:
             system = guards.system if guards is not None else None
             self._desk.follow(None if system is None else system.room)
@@ -111,7 +117,7 @@ class Keeper:
             self._made = True
             made(self)
 
-    def _guards_of(self, snapshot: Any, rules: Any) -> Guards | None:
+    def _guards_of(self, snapshot: Any, rules: Any, before: Guards | None) -> Guards | None:
         """The policies of new rules; those that stay as they were keep what they know."""
         known: Guards | None = getattr(snapshot, "guards", None)
         if known is not None:
@@ -120,8 +126,7 @@ class Keeper:
             return None
         from .guards import Guards
 
-        before = getattr(getattr(self, "_book", None), "guards", None)
-        return Guards(rules, self._clock, self._notice, before)
+        return Guards(rules, self._clock, self._notice, before, self.store, self.name)
 
     def _notice(self, notice: Notice) -> None:
         if notice.kind in ("breaker.state", "system.strained", "system.relieved"):
@@ -138,6 +143,13 @@ class Keeper:
         if guards is None:
             raise LookupError(f"there is no policy {policy!r}; the rules have none")
         return guards.breaker(policy, key)
+
+    def fleet(self, policy: str) -> Fleet:
+        """The fleet that a policy's breaker belongs to: how it stands, and one switch for all."""
+        guards = self._book.guards
+        if guards is None:
+            raise LookupError(f"there is no policy {policy!r}; the rules have none")
+        return guards.fleet(policy)
 
     def policies(self) -> dict[str, dict[str, Any]]:
         """What the policies are at now, by name: states of breakers, calls inside, limits."""
@@ -159,12 +171,14 @@ class Keeper:
 
     def status(self) -> dict[str, Any]:
         """What is known of the rules in force, and of what went wrong with others."""
-        book = self._book
+        book, guards = self._book, self._book.guards
         found: dict[str, Any] = {
             "name": self.name,
             "source": book.source,
             "digest": book.digest,
             "rules": book.count,
+            "policies": 0 if guards is None else len(guards.rules),
+            "system": guards is not None and guards.system is not None,
             "loaded_at": self._loaded_at,
             "updates": self._updates,
             "errors": self._errors,
@@ -191,6 +205,8 @@ class Keeper:
         return found
 
     def _stop(self) -> None:
+        if self._book.guards is not None:
+            self._book.guards.close()
         if self._started:
             self._started = False
             self._source.stop()

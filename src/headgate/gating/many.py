@@ -110,7 +110,7 @@ class Batch:
                 matched = book.match(facts)
             bounds = matched.bounds
             if not bounds:
-                found.append(gate._unasked(facts, matched, kind))
+                found.append(gate._unasked(facts, matched, kind, heard=op in CALLS))
                 continue
             if cost >= 0 and (bounds[0].cost != cost or len(bounds) > 1):
                 bounds = tuple(bound._replace(cost=cost) for bound in bounds)

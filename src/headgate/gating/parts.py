@@ -9,6 +9,9 @@ from ..resilience.adaptive import AIMD, AdaptiveLimiter, Gradient2, Vegas
 from ..resilience.breaker import Breaker, Settings
 from ..resilience.breaker import presets as known
 from ..resilience.bulkhead import Bulkhead
+from ..resilience.collapse import Collapse
+from ..resilience.last_good import LastGood
+from ..resilience.pools import Pool
 from ..resilience.retry import Retry
 from ..resilience.system import SystemGuard
 from ..rules.model import Match
@@ -22,14 +25,15 @@ if TYPE_CHECKING:
         AdaptiveRule,
         BreakerRule,
         BulkheadRule,
+        LastGoodRule,
         PolicyRule,
         RetryRule,
         SystemRule,
     )
 
 __all__ = [
-    "CallRetry", "adaptive_of", "breaker_of", "bulkhead_of", "retry_of", "settings_of", "state_of",
-    "system_of",
+    "CallRetry", "adaptive_of", "breaker_of", "bulkhead_of", "collapse_of", "last_good_of",
+    "pool_of", "retry_of", "settings_of", "state_of", "system_of",
 ]  # fmt: skip
 
 ESTIMATORS: dict[str, Any] = {"gradient2": Gradient2, "vegas": Vegas, "aimd": AIMD}
@@ -43,6 +47,8 @@ def settings_of(rule: BreakerRule) -> Settings:
         "slow_ratio": rule.slow_ratio, "slow_after": rule.slow_after,
         "window": rule.window_calls, "window_seconds": rule.window_seconds,
         "minimum": rule.minimum, "wait": rule.wait, "probes": rule.probes, "ramp": rule.ramp,
+        "probe_lease": rule.probe_lease, "probe_failures": rule.probe_failures,
+        "half_open_for": rule.half_open_for, "ramp_from": rule.ramp_from,
     }  # fmt: skip
     said = {name: value for name, value in said.items() if value is not None}
     preset = rule.preset
@@ -76,6 +82,15 @@ def bulkhead_of(name: str, rule: BulkheadRule, clock: Clock | None) -> Bulkhead:
     return Bulkhead(rule.limit, timeout=rule.wait, queue=rule.queue, name=name, clock=clock)
 
 
+def pool_of(name: str, rule: BulkheadRule, clock: Clock | None) -> Pool:
+    """The threads of a bulkhead.
+
+    Who has a place has a thread, or will as soon as the one before has left it: so nobody is
+    refused here, and the queue is for no more than that.
+    """
+    return Pool(rule.limit, queue=rule.limit, name=name, clock=clock)
+
+
 def adaptive_of(
     name: str, rule: AdaptiveRule, clock: Clock | None, listeners: list[Listener]
 ) -> AdaptiveLimiter:
@@ -88,9 +103,13 @@ def adaptive_of(
     if "most" not in bounds and first > 200:
         bounds["most"] = first
     estimator = ESTIMATORS[rule.estimator](first, **bounds)
+    parted = rule.partitions
     return AdaptiveLimiter(
-        estimator, name=name, priorities=dict(rule.shed) or None, listeners=listeners, clock=clock
-    )
+        estimator, name=name, priorities=dict(rule.shed) or None,
+        partitions=None if parted is None else dict(parted.shares),
+        lend=parted is None or parted.lend, queue=rule.queue, timeout=rule.wait,
+        listeners=listeners, clock=clock,
+    )  # fmt: skip
 
 
 def system_of(rule: SystemRule, clock: Clock | None, listeners: list[Listener]) -> SystemGuard:
@@ -123,7 +142,20 @@ def retry_of(
     )  # fmt: skip
 
 
+def last_good_of(
+    name: str, rule: LastGoodRule, clock: Clock | None, listeners: list[Listener]
+) -> LastGood:
+    """What keeps good results, with none yet."""
+    return LastGood(rule.age, size=rule.size, name=name, clock=clock, listeners=listeners)
+
+
+def collapse_of(name: str, clock: Clock | None, listeners: list[Listener]) -> Collapse:
+    """What makes one call of many."""
+    return Collapse(name=name, clock=clock, listeners=listeners)
+
+
 def state_of(rule: PolicyRule) -> PolicyRule:
     """As much of a policy as its live state depends on."""
+    breaker = None if rule.breaker is None else replace(rule.breaker, switch="", fleet=None)
     return replace(rule, match=Match(), otherwise=None, fallback=None, status=503,
-                   log_level="info", shadow=False)  # fmt: skip
+                   log_level="info", shadow=False, breaker=breaker)  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..clock import SystemClock
@@ -11,17 +12,20 @@ from ..resilience.breaker.machine import Probe
 
 if TYPE_CHECKING:
     from ..resilience.bulkhead import Bulkhead
+    from ..resilience.pools import Pool
     from ..resilience.rooms import Room
     from ..resilience.timing import TimeLimit
-    from .guards import Live
+    from .kept import Live
 
-__all__ = ["Passage"]
+__all__ = ["Moved", "Passage"]
 
 
 class Passage:
     """What one call holds of the policies."""
 
-    __slots__ = ("_broke", "_open", "_permits", "_rooms", "error", "limit", "shadowed", "waited")
+    __slots__ = (
+        "_broke", "_open", "_permits", "_rooms", "error", "limit", "pool", "shadowed", "waited",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self._open = [True]  # whoever takes it out tells the end
@@ -30,6 +34,8 @@ class Passage:
         self._rooms: list[tuple[Bulkhead, Room]] = []
         self.limit: TimeLimit | None = None
         """How long the call may take."""
+        self.pool: tuple[Pool, Bulkhead] | None = None
+        """The threads in which a plain function is called, and whose places they are."""
         self.shadowed: list[Any] = []
         """The policies in shadow that would have refused."""
         self.error: BaseException | None = None
@@ -62,6 +68,14 @@ class Passage:
         some._permits, self._permits = self._permits[permits:], self._permits[:permits]
         some._rooms, self._rooms = self._rooms[rooms:], self._rooms[:rooms]
         some.end("ignored")
+
+    def moved(self, function: Callable[..., Any]) -> Moved:
+        """The call as a thread of the pool makes it, which keeps its place until it ends there."""
+        assert self.pool is not None  # or nobody would ask
+        _, bulkhead = self.pool
+        own = [held for held in self._rooms if held[0] is bulkhead]
+        self._rooms = [held for held in self._rooms if held[0] is not bulkhead]
+        return Moved(function, own)
 
     def begin(self) -> None:
         """The call goes ahead now: what it waited before is no time of what it calls."""
@@ -100,13 +114,14 @@ class Passage:
             if error is not None:
                 permit.ended(error)
             else:
+                # A quick error is no quick server: whoever is mistaken on purpose teaches nothing.
                 permit.release("success" if outcome == "success" else "ignored")
 
     def _leave_breakers(self, outcome: str, error: BaseException | None) -> None:
         for live, token in self._broke:
             breaker = live.breaker
             assert breaker is not None  # it gave the token
-            if outcome == "success":
+            if outcome in ("success", "mistake"):  # somebody has answered
                 breaker.passed(token, None)
             elif error is not None:
                 breaker.failed(token, error)
@@ -120,6 +135,34 @@ class Passage:
             for live, token in self._broke:
                 live.lost.append(token)
             self._leave_rooms("ignored", None)
+
+
+class Moved:
+    """A call that is made in a thread of a pool.
+
+    Nobody may wait for it any more when it ends. Until then it holds its thread, and so its place;
+    one that is never begun gives it back when it is dropped.
+    """
+
+    __slots__ = ("_function", "_held")
+
+    def __init__(self, function: Callable[..., Any], held: list[tuple[Bulkhead, Room]]) -> None:
+        self._function = function
+        self._held = held
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return self._function(*args, **kwargs)
+        finally:
+            self._leave()
+
+    def _leave(self) -> None:
+        while self._held:
+            bulkhead, room = self._held.pop()
+            bulkhead.leave(room)
+
+    def __del__(self) -> None:
+        self._leave()
 
 
 def _from_now(live: Live, token: Any) -> Any:

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 __all__ = ["ASYNC_NOTHING", "NOTHING", "AsyncPermit", "Held", "Permit"]
 
-OUTCOMES = ("success", "failure", "ignored")
+OUTCOMES = ("success", "failure", "mistake", "ignored")
+"""A mistake is the caller's own, such as a page that is not there: limits that count failures
+count it, and for a breaker somebody has answered."""
 
 
 class Held:
@@ -132,8 +134,9 @@ class Permit(Held):
         """Say how the call ended, and give back what it held.
 
         Permits of concurrent limits come back in any case; what a rule with `count: failures`
-        has counted comes back on "success" only; breakers count successes and failures. False if
-        it was done before, nothing was held, or a lease had run out.
+        has counted comes back on "success" only; breakers count successes and failures, and take
+        a "mistake" of the caller's for a success. False if it was done before, nothing was held,
+        or a lease had run out.
         """
         ended = self._ended(outcome)
         asks = self._left(outcome)

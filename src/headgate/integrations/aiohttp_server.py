@@ -18,6 +18,7 @@ from ..addresses import Trusted, client_address, read_address
 from ..callers import errand
 from ..facts import Facts
 from ..gate import AsyncGate
+from ..gating import chain
 from ..paths import normal_path
 from ..rules.patterns import host_of
 from .common import Find, Finder, gate_of, known_of, refusal, succeeded, trusted_of
@@ -72,7 +73,8 @@ def rate_limit(app: web.Application, *limits: str | Limit, **words: Unpack[Words
              what is known of a call: functions of the request
     trusted  the proxies whose word on the client's address is taken
     body     a refusal's own body: a function of the verdict and the Accept header
-    failed   whether a response is a failure; else those with a status of 400 or above are
+    failed   whether a response is a failure; else those with a status of 500 or above are, and
+             for limits that count failures those of 400 or above
     """
     guard = Guard(limits, **words)
 
@@ -157,6 +159,8 @@ class Guard:
             return web.Response(status=status, headers=headers, body=body)
         request.setdefault(TOLD, []).append(verdict)
         permit = verdict.permit
+        if chain.wanted:
+            call = partial(chain.inside, facts, call)
         if not permit:
             return await call()
         outcome = "failure"

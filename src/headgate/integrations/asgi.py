@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from functools import partial
 from typing import TYPE_CHECKING, Unpack
 
+from ..gating import chain
 from ..gating.permit import ASYNC_NOTHING
 from .scopes import (
     STARTS,
@@ -20,6 +22,7 @@ from .scopes import (
 )
 
 if TYPE_CHECKING:
+    from ..facts import Facts
     from ..limit import Limit
     from .common import Answer
 
@@ -53,7 +56,7 @@ class RateLimitMiddleware(ScopeGate):
         elif verdict.permit is not ASYNC_NOTHING:
             exchange = Exchange(send)
             exchange.add(verdict, self.failed)
-            await exchange.run(self.app, scope, receive)
+            await exchange.run(self._inside(facts), scope, receive)
         else:
 
             def told(message: Message) -> Awaitable[None]:
@@ -61,7 +64,12 @@ class RateLimitMiddleware(ScopeGate):
                     message = with_headers(message, verdict)
                 return send(message)
 
-            await self.app(scope, receive, told)
+            app = self._inside(facts) if chain.wanted else self.app
+            await app(scope, receive, told)
+
+    def _inside(self, facts: Facts) -> App:
+        """The application, to be called for just this call."""
+        return partial(chain.inside, facts, self.app)
 
 
 async def send_answer(scope: Scope, send: Send, answer: Answer) -> None:

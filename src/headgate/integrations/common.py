@@ -71,7 +71,8 @@ class CommonWords(TypedDict, total=False):
     body: Replace | None
     """A refusal's own body: a function of the verdict and the Accept header."""
     failed: Finder | None
-    """Whether a response is a failure; else its status says."""
+    """Whether a response is a failure, for limits and policies alike; else its status says: from
+    500 on it is, and from 400 on for limits that count failures."""
     name: str
     """The namespace of the gate, and what headers call its limits; the rest is the gate's too."""
     clock: Clock | None
@@ -165,8 +166,12 @@ def trusted_of(trusted: Trusted | Sequence[str] | str | None) -> Trusted | None:
 
 
 def succeeded(status: int) -> str:
-    """How a call ended, by the status of its response: an error of either side is a failure."""
-    return "failure" if status >= 400 else "success"
+    """How a call ended, by the status of its response.
+
+    From 500 on it failed. From 400 on it was the caller's mistake: limits that count failures
+    count it, breakers do not, or anybody could open them for everybody.
+    """
+    return "success" if status < 400 else "mistake" if status < 500 else "failure"
 
 
 def pause_of(verdict: Verdict, poll: float) -> float | None:

@@ -19,14 +19,16 @@ from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpResponse
 
 from ..gate import AsyncGate, Gate
+from ..gating import chain
 from ..limit import Limit
 from .common import Find
+from .django_exempt import exempt, is_exempt, is_spared
 from .django_setup import Wanted, asked, configured
 from .environs import EnvironGate, pairs_of
 from .routes import Key, Own, tell
 from .wsgi import Ending
 
-__all__ = ["RateLimitMiddleware", "at_close", "facts_of", "limited"]
+__all__ = ["RateLimitMiddleware", "at_close", "exempt", "facts_of", "limited"]
 
 View = TypeVar("View", bound=Callable[..., Any])
 
@@ -98,6 +100,7 @@ def _refused(way: EnvironGate, facts: Any, verdict: Any) -> Any:
 
 
 def _serve(way: EnvironGate, facts: Any, request: Any, go: Callable[[], Any]) -> Any:
+    noted = chain.entered(facts)
     verdict = way.gate.check(facts)
     if not verdict.allowed:
         return _refused(way, facts, verdict)
@@ -105,15 +108,25 @@ def _serve(way: EnvironGate, facts: Any, request: Any, go: Callable[[], Any]) ->
     if ending.held:
         at_close(request, ending.over)
     try:
-        response = go()
+        with chain.Inside(noted):
+            response = go()
     except BaseException as error:
         ending.outcome = "failure" if isinstance(error, Exception) else "ignored"
         ending.over()
         raise
     tell(response.headers, pairs_of(verdict))
+    _keep(response, noted)
     if ending.held:
         ending.outcome = way.judged(response.status_code, response)
     return response
+
+
+def _keep(response: Any, noted: chain.Around | None) -> None:
+    """Have a body that is made on the way made inside of its call; a file is there already."""
+    if noted is None or not response.streaming or hasattr(response, "file_to_stream"):
+        return
+    each: Any = chain.each_soon if response.is_async else chain.each
+    response.streaming_content = each(noted, response.streaming_content)
 
 
 async def _serve_async(
@@ -121,6 +134,9 @@ async def _serve_async(
 ) -> Any:
     # What watches verdicts may read everything; the rest is only learnt if a rule wants it.
     await facts.learn(*Find._fields if way.gate.on_verdict else ("priority",))
+    if chain.wanted:
+        await facts.learn("origin")
+    noted = chain.entered(facts)
     while True:
         try:
             verdict = await way.gate.check(facts)
@@ -135,12 +151,14 @@ async def _serve_async(
     if ending.held:
         at_close(request, ending.over)
     try:
-        response = await go()
+        with chain.Inside(noted):
+            response = await go()
     except BaseException as error:
         ending.outcome = "failure" if isinstance(error, Exception) else "ignored"
         await ending.release()
         raise
     tell(response.headers, pairs_of(verdict))
+    _keep(response, noted)
     if ending.held:
         ending.outcome = way.judged(response.status_code, response)
     return response
@@ -165,6 +183,8 @@ class RateLimitMiddleware:
 
     def __call__(self, request: Any) -> Any:
         """Answer one request."""
+        if is_exempt(request):
+            return self.get_response(request)
         serve: Any = _serve_async if self._async else _serve
         facts = self._way.facts(request.META, request, request.path)
         return serve(self._way, facts, request, lambda: self.get_response(request))
@@ -188,6 +208,8 @@ def limited(
 
             @wraps(view)
             def guarded(request: Any, *args: Any, **kwargs: Any) -> Any:
+                if is_spared(request, guarded):
+                    return view(request, *args, **kwargs)
                 way = configured().way(Gate, own, space)
                 facts = facts_of(way, request, _name_of(view))
                 facts.args = own.args(request)
@@ -197,6 +219,8 @@ def limited(
 
         @wraps(view)
         async def awaited(request: Any, *args: Any, **kwargs: Any) -> Any:
+            if is_spared(request, awaited):
+                return await view(request, *args, **kwargs)
             way = configured().way(AsyncGate, own, space)
             facts = facts_of(way, request, _name_of(view))
             if callable(own.key):

@@ -1,7 +1,8 @@
 """FastAPI: limits as a dependency or as a decorator, the middleware, and a handler for refusals.
 
 Both ask when the route is known, so rules may match and count by its pattern and its parameters.
-What FastAPI makes of an endpoint's answer a dependency cannot see; `install(app)` lets it.
+A dependency sees what is raised, and that FastAPI makes a response of a value; the response that
+an endpoint returns itself it cannot see, unless `install(app)` lets it.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, Unpack
 
 from fastapi import Depends, FastAPI, HTTPException, Response, WebSocketException
+from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException as AnyHTTPException
 from starlette.requests import HTTPConnection
 
 from ..errors import LimitExceeded
+from ..gating import chain
 from ..problems import problem
 from ..verdict import AsyncVerdict, Refused
 from .asgi import DENIAL, POLICY_VIOLATION
@@ -31,6 +34,7 @@ from .starlette import (
 )
 
 if TYPE_CHECKING:
+    from ..facts import Facts
     from ..limit import Limit
     from .common import Answer
 
@@ -78,22 +82,43 @@ class Watch:
 
 async def exchange_of(connection: HTTPConnection) -> AsyncIterator[Exchange]:
     """The exchange that watches the response, or one that ends with the dependencies."""
-    watched = connection.scope.get(WATCHED)
-    if watched is not None:
-        yield watched
-        return
-    exchange = Exchange()
-    try:
-        yield exchange
-    except AnyHTTPException as error:  # it becomes a response by somebody else's hand
-        error.headers = {**dict(exchange.headers()), **(error.headers or {})}
-        exchange.saw({"status": error.status_code})
-        raise
-    except Exception:
-        await exchange.over("failure")
-        raise
-    finally:
-        await exchange.over()
+    with chain.Inside(chain.around.get()):  # what limits note of the call ends with it
+        watched = connection.scope.get(WATCHED)
+        if watched is not None:
+            yield watched
+            return
+        exchange = Exchange()
+        try:
+            yield exchange
+        except AnyHTTPException as error:  # it becomes a response by somebody else's hand
+            error.headers = {**dict(exchange.headers()), **(error.headers or {})}
+            exchange.saw({"status": error.status_code})
+            raise
+        except Exception:
+            await exchange.over("failure")
+            raise
+        else:
+            if connection.scope["type"] == "websocket":
+                exchange.saw({})
+        finally:
+            await exchange.over()
+
+
+class Merged(MutableHeaders):
+    """Headers that dependencies add to a response.
+
+    FastAPI reads them for the responses that it makes itself, and for no others.
+    """
+
+    def __init__(self, headers: MutableHeaders, read: Callable[[], None]) -> None:
+        super().__init__(raw=headers.raw)
+        self._read = read
+
+    @property
+    def raw(self) -> list[tuple[bytes, bytes]]:
+        """The pairs, as they are sent."""
+        self._read()
+        return super().raw
 
 
 class Around:
@@ -110,15 +135,24 @@ class Around:
         self.connection = connection
         self.response = response
         self.exchange = exchange
+        if not self.watched:
+            response._headers = Merged(response.headers, self._made)  # which `headers` gives
+
+    def _made(self) -> None:
+        """FastAPI makes a response of what the endpoint returned: its status is known."""
+        of_route = getattr(self.connection.scope.get("route"), "status_code", None)
+        self.exchange.saw({"status": self.response.status_code or of_route or 200})
 
     @property
     def watched(self) -> bool:
         """Whether the response is seen by `install`."""
         return WATCHED in self.connection.scope
 
-    def let_in(self, verdict: AsyncVerdict, routes: Requests) -> None:
+    def let_in(self, verdict: AsyncVerdict, routes: Requests, facts: Facts) -> None:
         """A call was let in."""
         self.exchange.add(verdict, routes.failed)
+        if (noted := chain.entered(facts)) is not None:
+            chain.around.set(noted)
         if not self.watched:
             for name, value in verdict.headers():
                 self.response.headers.append(name, value)
@@ -149,7 +183,7 @@ class RateLimit(Requests):
         verdict = await self.gate.check(facts)
         if not verdict.allowed:
             raise around.refuse(verdict, self.answer(facts, verdict))
-        around.let_in(verdict, self)
+        around.let_in(verdict, self, facts)
         return verdict
 
 
@@ -176,11 +210,11 @@ def limited(*limits: str | Limit, **words: Unpack[Words]) -> Callable[[Endpoint]
                 if scope["type"] == "http":
                     return response_of(answer)
                 raise around.refuse(verdict, answer)
-            around.let_in(verdict, routes)
+            around.let_in(verdict, routes, facts)
             result = await work(*args, **kwargs)
             if not around.watched:
                 if isinstance(result, Response):
-                    return Told(result, around.exchange)
+                    return Told(result, around.exchange, chain.around.get())
                 around.exchange.saw({"status": around.response.status_code or 200})
             return result
 

@@ -16,12 +16,13 @@ from werkzeug.exceptions import HTTPException, default_exceptions
 
 from ..errors import LimitExceeded
 from ..gate import Gate, Refused
+from ..gating import chain
 from ..limit import Limit
 from ..problems import problem
 from ..rules.model import RuleSet
 from .environs import EnvironFacts, EnvironGate, Words, pairs_of
 from .routes import Joined, Key, Own, defaults_of, tell
-from .wsgi import Ending
+from .wsgi import Ending, apart
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
@@ -76,7 +77,10 @@ class _Call:
 
     def __init__(self) -> None:
         # Taken out, so that another application which this one calls has an ending of its own.
-        self.ending: Ending = request.environ.pop(ENDING, None) or Ending()
+        ending: Ending | None = request.environ.pop(ENDING, None)
+        self.served = ending is not None
+        """Whether a server has called: a request made by hand has no end."""
+        self.ending = ending or Ending()
         self.verdicts: list[Verdict] = []
         self.asked: Marks = []
         self.answer: Response | None = None
@@ -157,7 +161,7 @@ def _watched(app: WSGIApplication) -> Any:
 
     def watched(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
         ending = environ[ENDING] = Ending()
-        return ending.run(app, environ, start)
+        return ending.run(apart(app) if chain.wanted else app, environ, start)
 
     return watched
 
@@ -215,12 +219,15 @@ def _ask(marks: Marks, gate: Gate | Joined) -> None:
     for place, own in enumerate(marks):
         if own is not None and callable(own.key):
             facts.args = {**facts.args, **own.args(request, place)}
+    noted = chain.entered(facts) if call.served else None
     verdict = gate.check(facts)
     call.verdicts.append(verdict)
     if not verdict.allowed:
         raise Refused(verdict)
     if verdict.permit:
         call.ending.held.append(verdict.permit)
+    if noted is not None:
+        chain.around.set(noted)
 
 
 def _answer(error: LimitExceeded) -> Any:

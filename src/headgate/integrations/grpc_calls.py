@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..callers import errand
+from ..gating.chain import Around, entered
 
 if TYPE_CHECKING:
     from ..facts import Facts
@@ -39,6 +40,9 @@ class Rules(Protocol):
 class AsyncCall:
     """A call of a task, from the gate to its end."""
 
+    around: Around | None
+    """What is around all that is entered inside."""
+
     def __init__(self, rules: Rules, method: str, task: Any, context: Any) -> None:
         self.rules = rules
         self.method = method
@@ -46,9 +50,11 @@ class AsyncCall:
         self.context = context
 
     async def __aenter__(self) -> AsyncCall:
-        verdict = await self.rules.gate.check(self.rules.facts(self.method, self.context))
+        facts = self.rules.facts(self.method, self.context)
+        verdict = await self.rules.gate.check(facts)
         if not verdict.allowed:
             await self.context.abort(*self.rules.refusal(verdict))
+        self.around = entered(facts)
         self.permit = verdict.permit
         self.metadata = metadata_of(verdict)
         tell(self.context, self.metadata)  # now, for an abort sends it
@@ -72,17 +78,22 @@ class AsyncCall:
 class Call:
     """A call of a thread, from the gate to its end."""
 
+    around: Around | None
+    """What is around all that is entered inside."""
+
     def __init__(self, rules: Rules, method: str, context: Any) -> None:
         self.rules = rules
         self.method = method
         self.context = context
 
     def __enter__(self) -> Call:
-        verdict = self.check(self.rules.facts(self.method, self.context))
+        facts = self.rules.facts(self.method, self.context)
+        verdict = self.check(facts)
         if not verdict.allowed:
             code, details, metadata = self.rules.refusal(verdict)
             self.context.set_trailing_metadata(metadata)
             self.context.abort(code, details)
+        self.around = entered(facts)
         self.permit: Any = verdict.permit
         self.metadata = metadata_of(verdict)
         tell(self.context, self.metadata)

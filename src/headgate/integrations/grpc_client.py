@@ -19,7 +19,7 @@ import grpc
 from ..facts import Facts
 from ..limit import Limit
 from ..paths import normal_path
-from .grpc_words import retry_of
+from .grpc_words import outcome_of, retry_of
 from .outgoing import AskedToWait, Options, Outgoing
 from .ticket import Ticket, over
 from .told import header_map
@@ -33,7 +33,6 @@ STATUS = {
 }
 """What HTTP says for a code; 500 for all others."""
 ASKING = (grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.UNAVAILABLE)
-OUTCOMES = {grpc.StatusCode.OK: "success", grpc.StatusCode.CANCELLED: "ignored"}
 
 
 class Call(NamedTuple):
@@ -191,7 +190,9 @@ def _answered(out: Outgoing, ticket: Ticket, code: Any, metadata: Any, reply: An
     ticket.answered(STATUS.get(code, 500), words, code)
     if code in ASKING:
         out.noted(ticket.key, retry_of(words))
-    return "" if out.failed else OUTCOMES.get(code, "failure")
+    if out.failed:
+        return ""
+    return "ignored" if code is grpc.StatusCode.CANCELLED else outcome_of(code)  # by us
 
 
 def _map(metadata: Any) -> dict[str, str]:

@@ -21,10 +21,12 @@ import grpc.aio
 from ..addresses import Trusted, client_address
 from ..facts import Facts
 from ..gate import AsyncGate, Gate
+from ..gating.chain import Around, Inside, each, each_soon
 from ..paths import normal_path
 from ..problems import Replace, refusal_body
 from .common import Find, Finder, gate_of, known_of, trusted_of
 from .grpc_calls import AsyncCall, Call, LentCall, Metadata, metadata_of
+from .grpc_words import outcome_of
 
 if TYPE_CHECKING:
     from ..gate import Verdict
@@ -48,7 +50,8 @@ class Interceptor:
              what is known of a call: functions of its context
     trusted  the proxies whose word on the client's address is taken
     body     a refusal's own details: a function of the verdict and "text/plain"
-    failed   whether a status code is a failure; else all but OK are
+    failed   whether a status code is a failure; else all but OK are, for policies without those
+             that are the client's own doing, such as INVALID_ARGUMENT
     """
 
     kind: type[Gate] | type[AsyncGate]
@@ -112,8 +115,9 @@ class Interceptor:
         code = NUMBERS.get(code, code) or OK
         if error is not None and code is OK:
             code = grpc.StatusCode.UNKNOWN
-        failed = code is not OK if self._failed is None else self._failed(code)
-        return "failure" if failed else "success"
+        if self._failed is not None:
+            return "failure" if self._failed(code) else "success"
+        return outcome_of(code)
 
 
 class RateLimitInterceptor(Interceptor, grpc.ServerInterceptor):  # type: ignore[misc] # no types
@@ -163,14 +167,28 @@ def in_threads(call: Behaviour, streams: bool, enter: Callable[[Any], Call]) -> 
     def stream(request: Any, context: Any) -> Iterator[Any]:
         with enter(context) as entered:
             entered.until_left()
-            yield from call(request, entered.context)
+            if entered.around is None:
+                yield from call(request, entered.context)
+            else:
+                yield from _within(entered.around, partial(call, request, entered.context))
 
     @wraps(call)
     def unary(request: Any, context: Any) -> Any:
-        with enter(context) as entered:
+        with enter(context) as entered, Inside(entered.around):
             return call(request, entered.context)
 
     return stream if streams else unary
+
+
+def _within(around: Around, call: Callable[[], Any]) -> Iterator[Any]:
+    """The responses of a plain function, each made inside of its call."""
+    with Inside(around):
+        responses = call()
+    try:
+        yield from each(around, responses)
+    finally:
+        if hasattr(responses, "close"):
+            responses.close()
 
 
 def in_tasks(call: Behaviour, enter: Callable[[Any], AsyncCall]) -> Behaviour:
@@ -181,13 +199,16 @@ def in_tasks(call: Behaviour, enter: Callable[[Any], AsyncCall]) -> Behaviour:
         async with enter(context) as entered:
             entered.until_left()
             async with aclosing(call(request, context)) as responses:
+                if entered.around is not None:
+                    responses = each_soon(entered.around, responses)
                 async for response in responses:
                     yield response
 
     @wraps(call)
     async def unary(request: Any, context: Any) -> Any:
-        async with enter(context):
-            return await call(request, context)
+        async with enter(context) as entered:
+            with Inside(entered.around):
+                return await call(request, context)
 
     return stream if inspect.isasyncgenfunction(call) else unary
 

@@ -1,14 +1,28 @@
-"""What a gRPC server says about when to come back: a pushback, or google.rpc.RetryInfo; pure."""
+"""What gRPC's words mean: whose fault a status code is, and when to come back; pure.
+
+Of the latter a server tells by a pushback, or by google.rpc.RetryInfo.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from .told import Told
 
-__all__ = ["retry_of"]
+__all__ = ["outcome_of", "retry_of"]
 
 RETRY_INFO = b"/google.rpc.RetryInfo"
+MISTAKES = frozenset(
+    ("CANCELLED", "INVALID_ARGUMENT", "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED",
+     "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE", "UNAUTHENTICATED")
+)  # fmt: skip
+"""Codes that HTTP has a status from 400 to 499 for: the caller's own doing."""
+
+
+def outcome_of(code: Any) -> str:
+    """How a call ended, by its status code."""
+    return "success" if code.name == "OK" else "mistake" if code.name in MISTAKES else "failure"
 
 
 def retry_of(metadata: Mapping[str, str]) -> Told | None:

@@ -167,7 +167,8 @@ class Exchange:
         if start is None:
             return outcome
         if failed is None:
-            return outcome if succeeded(start.get("status", 101)) == "success" else "failure"
+            found = succeeded(start.get("status", 101))
+            return outcome if found == "success" else found
         try:
             return "failure" if failed(start) else outcome
         except Exception:

@@ -19,6 +19,7 @@ from starlette.websockets import WebSocket
 
 from ..decision import Decision
 from ..errors import LimitExceeded
+from ..gating.chain import Around, Inside, entered
 from ..headers import header_pairs
 from ..problems import refusal_body
 from ..verdict import Refused
@@ -60,9 +61,10 @@ class RateLimitMiddleware(asgi.RateLimitMiddleware):
 class Told(Response):
     """A response that is sent through an exchange, and in all else the response that it was."""
 
-    __slots__ = ("_exchange", "_response")
+    __slots__ = ("_around", "_exchange", "_response")
 
-    def __init__(self, response: Any, exchange: Exchange) -> None:
+    def __init__(self, response: Any, exchange: Exchange, around: Around | None) -> None:
+        self._around = around
         self._response = response
         self._exchange = exchange
         self.__dict__ = response.__dict__  # what others read and set is the response's own
@@ -70,7 +72,8 @@ class Told(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send it."""
         self._exchange.send = send
-        await self._exchange.run(self._response, scope, receive)
+        with Inside(self._around):  # a body may be made on the way
+            await self._exchange.run(self._response, scope, receive)
 
 
 def limited(*limits: str | Limit, **words: Unpack[Words]) -> Callable[[Endpoint], Endpoint]:
@@ -95,12 +98,14 @@ def limited(*limits: str | Limit, **words: Unpack[Words]) -> Callable[[Endpoint]
                 return await _refuse(request, routes.answer(facts, verdict))
             exchange = Exchange()
             exchange.add(verdict, routes.failed)
-            response = await _held(exchange, work(*args, **kwargs))
+            around = entered(facts)
+            with Inside(around):
+                response = await _held(exchange, work(*args, **kwargs))
             if response is None:  # of a websocket
                 exchange.saw({})
                 await exchange.over()
                 return None
-            return Told(response, exchange)
+            return Told(response, exchange, around)
 
         return guarded  # type: ignore[return-value] # it takes and gives the same
 

@@ -11,6 +11,7 @@ from contextlib import suppress
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Unpack
 
+from ..gating import chain
 from .environs import EnvironGate, Words, pairs_of
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from ..gate import Permit
     from ..limit import Limit
 
-__all__ = ["Ending", "RateLimitMiddleware"]
+__all__ = ["Ending", "RateLimitMiddleware", "apart"]
 
 
 class Ending:
@@ -53,13 +54,46 @@ class Ending:
         return self._watched(body, environ) if self.held else body
 
     def _watched(self, body: Iterable[bytes], environ: WSGIEnvironment) -> Iterable[bytes]:
-        wrapper: Any = environ.get("wsgi.file_wrapper")
-        if isinstance(wrapper, type) and isinstance(body, wrapper):
+        if _is_file(body, environ):
             file: Any = body
             with suppress(AttributeError, TypeError):  # servers send such a file by themselves
                 file.close = _Closing(self, getattr(file, "close", None))
                 return file  # type: ignore[no-any-return] # a class of the server's
         return (Listed if hasattr(body, "__len__") else Body)(self, body)
+
+
+def _is_file(body: Iterable[bytes], environ: WSGIEnvironment) -> bool:
+    wrapper: Any = environ.get("wsgi.file_wrapper")
+    return isinstance(wrapper, type) and isinstance(body, wrapper)
+
+
+def apart(app: WSGIApplication, noted: chain.Around | None = None) -> WSGIApplication:
+    """An application for one call: what is noted of it holds for its body, and for nothing else.
+
+    noted   what is around it, if that is known before it is called
+    """
+
+    def called(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+        with chain.Inside(noted or chain.around.get()):
+            body = app(environ, start)
+            inside = chain.around.get()
+        made = hasattr(body, "__len__") or _is_file(body, environ)
+        return body if made else Blocks(inside, body)
+
+    return called
+
+
+class Blocks:
+    """A body that is made on the way, inside of its call."""
+
+    def __init__(self, noted: chain.Around, body: Any) -> None:
+        self._noted = noted
+        self._body = body
+        if hasattr(body, "close"):
+            self.close = body.close
+
+    def __iter__(self) -> Iterator[bytes]:
+        return chain.each(self._noted, self._body)
 
 
 class _Closing:
@@ -115,7 +149,9 @@ class RateLimitMiddleware(EnvironGate):
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Answer one call."""
-        facts = self.facts(environ, environ)
+        facts, app = self.facts(environ, environ), self.app
+        if chain.wanted:
+            app = apart(app, chain.entered(facts))
         verdict = self.gate.check(facts)
         if not verdict.allowed:
             answer = self.answer(facts, verdict)
@@ -130,7 +166,7 @@ class RateLimitMiddleware(EnvironGate):
                 ending.outcome = self.judged(code, code)
             return start_response(status, [*headers, *pairs_of(verdict)], *error)
 
-        return ending.run(self.app, environ, start)
+        return ending.run(app, environ, start)
 
 
 def _phrase(status: int) -> str:

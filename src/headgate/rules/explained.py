@@ -17,7 +17,7 @@ from .match import Snapshot
 from .model import KeyPart, Lists
 from .patterns import pattern
 
-__all__ = ["Explained", "Explanation", "Reason", "explained"]
+__all__ = ["Explained", "Explanation", "Reason", "explained", "part_reason", "reason_of"]
 
 STATES = {
     "applies": "it limits the call",
@@ -91,7 +91,7 @@ def explained(snapshot: Snapshot | EnvoySnapshot, facts: Facts) -> Explanation:
 
 def _rule(prepared: Compiled, facts: Facts, matched: Matched) -> Explained:
     rule = prepared.rule
-    reasons = [_reason(condition, facts) for condition in conditions_of(rule.match)]
+    reasons = [reason_of(condition, facts) for condition in conditions_of(rule.match)]
     state, note = "", ""
     if not all(reason.holds for reason in reasons):
         state = "no match"
@@ -105,7 +105,7 @@ def _rule(prepared: Compiled, facts: Facts, matched: Matched) -> Explained:
         state = "exempts"
     if state:
         return _told(prepared, state, reasons, matched)
-    reasons += [_part(part, rule.match.paths, facts) for part in rule.key]
+    reasons += [part_reason(part, rule.match.paths, facts) for part in rule.key]
     bound = prepared.bind(facts)
     if bound is None:
         return _told(prepared, "no key", reasons, matched)
@@ -159,7 +159,8 @@ def _of_envoy(snapshot: EnvoySnapshot, facts: Facts) -> tuple[Explained, ...]:
 # -- reasons
 
 
-def _reason(condition: Condition, facts: Facts) -> Reason:
+def reason_of(condition: Condition, facts: Facts) -> Reason:
+    """Whether a condition holds for a call, and what the call has there."""
     name, dimension = condition.name, condition.dimension
     what = f"{dimension} {name}" if name else dimension
     wanted = " or ".join(condition.values)
@@ -187,7 +188,8 @@ def _found(dimension: str, name: str, facts: Facts) -> str:
     return "" if value is None else str(value)
 
 
-def _part(part: KeyPart, paths: tuple[str, ...], facts: Facts) -> Reason:
+def part_reason(part: KeyPart, paths: tuple[str, ...], facts: Facts) -> Reason:
+    """Whether a call has a part of a key."""
     read = key_reader((part,), tuple(map(pattern, paths)))
     value = read(facts) if read is not None else ""
     text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value or "")

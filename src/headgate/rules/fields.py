@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
@@ -63,15 +64,19 @@ def _one_of(found: Mapping[str, Any], names: tuple[str, ...], node: Node, place:
 
 def _cost(found: dict[str, Any], node: Node, place: Place) -> Cost:
     source = _one_of(found, ("header", "arg", "size"), node, place)
-    most = found.get("most", MOST)
-    default = found.get("default", 1)
+    least, most = found.get("least", 0), found.get("most", MOST)
+    default = found.get("default", max(1, least))
+    if least > most:
+        raise place.error(node, f"the least, {least}, is more than the most, {most}")
     if default > most:
         raise place.error(node, f"the default, {default}, is more than the most, {most}")
+    if default < least:
+        raise place.error(node, f"the default, {default}, is less than the least, {least}")
     if source == "size":
         if "per" in found:
             raise place.error(node, "size says how many bytes are one: 'per' is for the others")
-        return Cost("size", default=default, per=found["size"], most=most)
-    return Cost(source, found[source], default, found.get("per", 1), most)
+        return Cost("size", default=default, per=found["size"], most=most, least=least)
+    return Cost(source, found[source], default, found.get("per", 1), most, least)
 
 
 FIXED_COST = Whole(1, MOST)
@@ -80,7 +85,8 @@ _SOURCES: dict[str, Kind] = {
     "header": Text("a header's name", checks.header_name), "arg": NAME, "size": SizeKind(),
 }  # fmt: skip
 _COST: dict[str, Kind] = {
-    **_SOURCES, "default": Whole(0, MOST), "per": FIXED_COST, "most": FIXED_COST,
+    **_SOURCES, "default": Whole(0, MOST), "per": FIXED_COST, "least": Whole(0, MOST),
+    "most": FIXED_COST,
 }  # fmt: skip
 FOUND_COST = Record(_COST, _cost, what=" in a cost")
 
@@ -111,7 +117,10 @@ HOT = Record({"values": Table(FREE, checks.attribute_name)}, lambda found, _, __
 
 def _otherwise(found: dict[str, Any], node: Node, place: Place) -> Otherwise:
     kind = _one_of(found, tuple(_OTHERWISE), node, place)
-    return Otherwise(kind, found[kind])
+    value = found[kind]
+    if kind == "page" and "<" not in value and "\n" not in value:
+        value = os.path.join(os.path.dirname(place.file), value)  # beside the file that says so
+    return Otherwise(kind, value)
 
 
 _OTHERWISE: dict[str, Kind] = {

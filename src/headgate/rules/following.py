@@ -19,12 +19,13 @@ from ..errors import HeadgateError, RulesError
 from .model import RuleSet
 from .reading import digest_of, read_rules
 
-__all__ = ["Name", "Read", "Source"]
+__all__ = ["Name", "Read", "Source", "counted"]
 
 Name = str | os.PathLike[str]
 Read = Callable[..., Any]
 """Reads a text: `read(text, name=name)`; `read_either` is one, `read_envoy` another.
 What it makes has `rules` or else no number of them is known."""
+_chance = random.SystemRandom()  # a thread of ours leaves the program's own sequence alone
 
 
 class Source:
@@ -106,7 +107,7 @@ class Source:
             "source": self.name,
             "kind": self.kind,
             "digest": self._digest,
-            "rules": _count(self.rules),
+            **counted(self.rules),
             "loaded_at": self._loaded_at,
             "updates": self._updates,
             "errors": self._errors,
@@ -140,7 +141,8 @@ class Source:
         self._loaded_at = time.time()
         self._last_error = ""
         self._updates += 1
-        _say("info", "rules from %s: %s, digest %s", self.name, _count(rules), digest[:12])
+        count = counted(rules)["rules"]
+        _say("info", "rules from %s: %s, digest %s", self.name, count, digest[:12])
         self._changed()
         return True
 
@@ -222,7 +224,7 @@ def _follow(reference: weakref.ref[Source], end: threading.Event) -> None:
         source = reference()
         if source is None:
             return
-        pause = source.every * random.uniform(0.8, 1.2)  # so that not all nodes ask at once
+        pause = source.every * _chance.uniform(0.8, 1.2)  # so that not all nodes ask at once
         del source
         if end.wait(pause):
             return
@@ -233,9 +235,14 @@ def _follow(reference: weakref.ref[Source], end: threading.Event) -> None:
         del source
 
 
-def _count(rules: Any) -> int:
+def counted(rules: Any) -> dict[str, Any]:
+    """How many rules and policies there are, and whether the machine is looked at."""
     held = getattr(rules, "rules", ())
-    return len(held) if hasattr(held, "__len__") else 0
+    return {
+        "rules": len(held) if hasattr(held, "__len__") else 0,
+        "policies": len(getattr(rules, "policies", ())),
+        "system": getattr(rules, "system", None) is not None,
+    }
 
 
 def _say(level: str, text: str, *values: object) -> None:

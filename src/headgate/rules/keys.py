@@ -133,7 +133,7 @@ def _param_reader(name: str, patterns: tuple[Pattern, ...]) -> Reader:
 def cost_reader(cost: Cost) -> int | Callable[[Facts], int]:
     """What a call costs: a number, or what reads it from the call."""
     source, default = cost.source, min(cost.default, cost.most)
-    per, most = max(1, cost.per), cost.most
+    per, most, least = max(1, cost.per), cost.most, cost.least
     read: Reader
     if source == "constant":
         return default
@@ -159,7 +159,7 @@ def cost_reader(cost: Cost) -> int | Callable[[Facts], int]:
 
     def costs(facts: Facts) -> int:
         number = _whole(read(facts))
-        return default if number is None else min(-(-number // per), most)
+        return default if number is None else max(least, min(-(-number // per), most))
 
     return costs
 

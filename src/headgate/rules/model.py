@@ -8,10 +8,19 @@ from types import MappingProxyType
 from typing import Any
 
 from ..limit import Limit
+from .policy_model import (
+    AdaptiveRule,
+    BreakerRule,
+    BulkheadRule,
+    CollapseRule,
+    LastGoodRule,
+    RetryRule,
+)
 
 __all__ = [
-    "AdaptiveRule", "BreakerRule", "BulkheadRule", "Cost", "Defaults", "KeyPart", "Lists", "Match",
-    "Otherwise", "Plans", "PolicyRule", "RetryRule", "Rule", "RuleSet", "SystemRule",
+    "AdaptiveRule", "BreakerRule", "BulkheadRule", "CollapseRule", "Cost", "Defaults", "KeyPart",
+    "LastGoodRule", "Lists", "Match", "Otherwise", "Plans", "PolicyRule", "RetryRule", "Rule",
+    "RuleSet", "SystemRule",
 ]  # fmt: skip
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -60,6 +69,8 @@ class Cost:
     per: int = 1
     """So many units of the source are one of cost, rounded up."""
     most: int = 2**53 - 1
+    least: int = 0
+    """What a call costs whatever its source says; what costs 0 always passes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,57 +139,6 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class BreakerRule:
-    """When calls are refused because what they need is sick; None: as the preset has it."""
-
-    preset: str = ""
-    failure_ratio: float | None = None
-    failure_count: int | None = None
-    slow_ratio: float | None = None
-    slow_after: float | None = None
-    """Seconds from which on a call is slow."""
-    window_calls: int | None = None
-    window_seconds: float | None = None
-    minimum: int | None = None
-    wait: float | None = None
-    """Seconds it stays open."""
-    probes: int | None = None
-    ramp: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class BulkheadRule:
-    """How many calls there may be at once, and who may wait for a place."""
-
-    limit: int
-    queue: int | None = None
-    wait: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class AdaptiveRule:
-    """How many calls at once are right, found out while they run."""
-
-    estimator: str = "gradient2"
-    initial: int | None = None
-    least: int | None = None
-    most: int | None = None
-    shed: tuple[tuple[int, float], ...] = ()
-    """By priority: which part of the limit it may fill."""
-
-
-@dataclass(frozen=True, slots=True)
-class RetryRule:
-    """How often a call that failed is made again; only where the gate makes the call itself."""
-
-    attempts: int = 3
-    pause: float = 0.1
-    longest: float = 30.0
-    budget: float = 0.2
-    safe: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class PolicyRule:
     """One policy of a rules file: what protects the calls that it matches."""
 
@@ -192,6 +152,8 @@ class PolicyRule:
     timeout: float = 0.0
     """Seconds that a call may take; 0: any."""
     retry: RetryRule | None = None
+    collapse: CollapseRule | None = None
+    last_good: LastGoodRule | None = None
     otherwise: Otherwise | None = None
     fallback: Otherwise | None = None
     """What a call answers that was refused or has failed."""

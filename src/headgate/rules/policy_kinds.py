@@ -11,7 +11,9 @@ from .kinds import Kind, Place, Record, Whole
 from .lines import Node, shown
 from .texts import LONGEST_WAIT
 
-__all__ = ["CALLS", "COUNT", "LASTING", "MANY", "NUMBER", "SHARE", "Shed", "Short", "Window"]
+__all__ = [
+    "AGE", "CALLS", "COUNT", "LASTING", "MANY", "NUMBER", "SHARE", "Shed", "Short", "Window",
+]  # fmt: skip
 
 MANY = 1_000_000
 _SHARE = re.compile(r"([0-9]{1,4}(?:\.[0-9]{1,6})?) ?%", re.ASCII)
@@ -44,6 +46,9 @@ class Share:
 class Lasting:
     """A length of time above 0, in seconds: a number of them, or a text such as 30s."""
 
+    def __init__(self, most: float = LONGEST_WAIT, words: str = "an hour") -> None:
+        self.most, self.words = most, words
+
     def read(self, node: Node, place: Place) -> float:
         value = node.value
         if type(value) in (int, float, str):
@@ -51,12 +56,14 @@ class Lasting:
                 seconds = duration(value, place.trail[-1]) / 1_000_000
             except ValueError as error:
                 raise place.error(node, str(error)) from None
-            if 0 < seconds <= LONGEST_WAIT:
+            if 0 < seconds <= self.most:
                 return seconds
-        raise place.error(node, f"expected a time up to an hour, such as 30s, not {shown(value)}")
+        raise place.error(
+            node, f"expected a time up to {self.words}, such as 30s, not {shown(value)}"
+        )
 
     def schema(self) -> dict[str, Any]:
-        number = {"type": "number", "exclusiveMinimum": 0, "maximum": LONGEST_WAIT}
+        number = {"type": "number", "exclusiveMinimum": 0, "maximum": self.most}
         return {"anyOf": [number, {"type": "string", "minLength": 1}]}
 
 
@@ -149,4 +156,4 @@ class Number:
 
 
 SHARE, LASTING, COUNT, CALLS = Share(), Lasting(), Whole(1, MANY), Calls(1, MANY)
-NUMBER = Number()
+NUMBER, AGE = Number(), Lasting(7 * 86400, "a week")

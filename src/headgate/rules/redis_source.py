@@ -123,7 +123,9 @@ class RedisSource(Source):
             raise StoreError(f"there are no rules under {self.key!r}: publish some")
         self._version = version or b""
         name = name or b""
-        # Nobody's file: where it was published from says only which format it has.
+        # Nobody's file: where it was published from says only which format it has, and nothing
+        # lies beside it here.
+        name = os.path.basename(name)
         return text[: SIZE + 1], name.decode(errors="replace") or "rules.yaml"
 
     def _ask(self, command: str, *values: Any, **more: Any) -> Any:

@@ -35,7 +35,8 @@ WAITED = GIVEN + 1
 WAIT_SUM = WAITED + len(WAITS) + 1
 LATENCY_SUM = len(LATENCIES) + 1
 """In the cells of a store: behind the buckets, the sum in nanoseconds."""
-CELLS = max(WAIT_SUM, LATENCY_SUM) + 1
+CELLS = max(WAIT_SUM, LATENCY_SUM, 25) + 1
+"""Of policies there are 26: see there. A row of a shared file holds 32."""
 MOST = 4096
 """So many rules are counted apart in each thread; any further ones together."""
 OTHERS = "(others)"

@@ -35,9 +35,11 @@ ROOM = LIMIT + 1
 """Thousandths of the room of elastic limits, and one more; 0 if nobody knows."""
 IN_FLIGHT = ROOM + 1
 GAUGES = tuple(range(STANDING, IN_FLIGHT + 1))
-assert IN_FLIGHT < CELLS
+LAST_GOOD, COLLAPSED = IN_FLIGHT + 1, IN_FLIGHT + 2
+assert COLLAPSED < CELLS
 COUNTED = {
     "time_limit.exceeded": TIMEOUTS, "retry.again": RETRIES, "fallback": FALLBACKS,
+    "last_good": LAST_GOOD, "collapsed": COLLAPSED,
 }  # fmt: skip
 
 
@@ -112,6 +114,8 @@ def told(policies: dict[str, list[int]], room: float | None) -> dict[str, Any]:
                 "timeouts": cells[TIMEOUTS],
                 "retries": cells[RETRIES],
                 "fallbacks": cells[FALLBACKS],
+                "last_good": cells[LAST_GOOD],
+                "collapsed": cells[COLLAPSED],
                 "states": _named(STATES, cells, STANDING),
                 "limit": cells[LIMIT] or None,
                 "in_flight": cells[IN_FLIGHT],
@@ -158,6 +162,10 @@ def families_of(policies: dict[str, list[int]], room: float | None) -> Iterator[
     yield "headgate_policy_timeouts", "counter", "Calls that took too long.", counts(TIMEOUTS)
     yield "headgate_policy_retries", "counter", "Calls that were made again.", counts(RETRIES)
     yield "headgate_policy_fallbacks", "counter", "Calls stood in for.", counts(FALLBACKS)
+    about = "Calls stood in for by an older result."
+    yield "headgate_policy_last_good", "counter", about, counts(LAST_GOOD)
+    about = "Calls that waited for another like them."
+    yield "headgate_policy_collapsed", "counter", about, counts(COLLAPSED)
     yield "headgate_policy_in_flight", "gauge", "Calls inside bulkheads and adaptive limits now.", [
         ("", [("policy", name)], cells[IN_FLIGHT]) for name, cells in named
     ]  # fmt: skip
