@@ -85,7 +85,7 @@ class Process:
         host, _, port = self._place.read_text().rpartition(":")
         if not host:
             raise OSError("no address yet")
-        connection = http.client.HTTPConnection(host, int(port), timeout=5)
+        connection = http.client.HTTPConnection(host, int(port), timeout=60)
         with contextlib.closing(connection):
             connection.request("GET", path)
             return connection.getresponse().read().decode()
@@ -123,7 +123,7 @@ class Asking:
     def __init__(self, port: int) -> None:
         self.channel = grpc.insecure_channel(f"127.0.0.1:{port}")
 
-    def raw(self, method: str, data: bytes, timeout: float = 10, **more: Any) -> bytes:
+    def raw(self, method: str, data: bytes, timeout: float = 60, **more: Any) -> bytes:
         """One call, in bytes."""
         answer: bytes = self.channel.unary_unary(f"/{method}")(data, timeout=timeout, **more)
         return answer
@@ -239,7 +239,7 @@ def proxy(upstream: int, service: int, filter_: dict[str, Any], limits: Any = ()
 
 def get(port: int, path: str = "/", **headers: str) -> tuple[int, dict[str, str], bytes]:
     """One request: status, headers and body."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     with contextlib.closing(connection):
         connection.request(
             "GET", path, headers={k.replace("_", "-"): v for k, v in headers.items()}

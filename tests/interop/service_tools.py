@@ -41,7 +41,7 @@ class Client:
 
     def __init__(self, where: str) -> None:
         host, _, port = where.rpartition(":")
-        self.connection = http.client.HTTPConnection(host, int(port), timeout=20)
+        self.connection = http.client.HTTPConnection(host, int(port), timeout=60)
 
     def send(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
         """A request; a body that is not bytes is sent as JSON."""
@@ -72,7 +72,8 @@ class Running:
         self.folder = folder
         self.rules = folder / "rules.yaml"
         self.rules.write_text(rules)
-        store = () if "--store" in flags else ("--store", f"zone://{folder}/zone?size=4MiB")
+        zone = f"zone://{folder}/zone?size=4MiB&patience=30"
+        store = () if "--store" in flags else ("--store", zone)
         self._log = (folder / "log").open("w+")
         self.process = subprocess.Popen(
             [
@@ -113,7 +114,7 @@ class Running:
     def raw(self, name: str = "http") -> socket.socket:
         """A bare connection."""
         host, _, port = self.where[name].rpartition(":")
-        return socket.create_connection((host, int(port)), timeout=20)
+        return socket.create_connection((host, int(port)), timeout=60)
 
     def log(self) -> str:
         self._log.flush()
@@ -129,7 +130,7 @@ class Running:
             found: dict[str, Any] = client.get("/status").json
             return found
 
-    def stop(self, seconds: float = 20.0) -> int:
+    def stop(self, seconds: float = 60.0) -> int:
         """End it in order."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
@@ -157,7 +158,7 @@ def serving(rules: str, *flags: str) -> Iterator[Running]:
             running.stop()
 
 
-def eventually(true: Any, seconds: float = 10.0) -> Any:
+def eventually(true: Any, seconds: float = 60.0) -> Any:
     """Wait until something is true."""
     end = time.monotonic() + seconds
     while True:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 import pytest
-from envoy_tools import Process, Upstream, get, proxy, served, typed
+from envoy_tools import Asking, Process, Upstream, get, proxy, served, typed
+
+from servers import until
 
 TREE = """
 domain: shop
@@ -58,7 +60,7 @@ def limiting(**more: Any) -> dict[str, Any]:
         "typed_config": typed(
             "envoy.extensions.filters.http.ratelimit.v3.RateLimit",
             domain="shop",
-            timeout="3s",
+            timeout="30s",
             rate_limit_service={**service, "transport_api_version": "V3"},
             **more,
         ),
@@ -106,11 +108,16 @@ def test_limits_headers_shadow_and_failing_open(upstream: Upstream) -> None:
         assert get(port, x_user="other")[0] == 200
         assert get(port)[0] == 200
 
-        codes = []
-        for _ in range(5):  # looked at on the way in, counted on the way out: 4, 8, 12
-            codes.append(get(port, x_tokens="1")[0])
-            time.sleep(0.1)
-        assert codes == [200, 200, 200, 429, 429]
+        with closing(Asking(service.port)) as asking:
+
+            def left() -> int:
+                look = {"entries": {"tokens": "1"}, "hits_addend": {"value": 0}}
+                return int(asking.limit("shop", look).statuses[0].limit_remaining)
+
+            for after in (6, 2, 0):  # looked at on the way in, counted on the way out: 4, 8, 12
+                assert get(port, x_tokens="1")[0] == 200
+                until(lambda after=after: left() == after)  # type: ignore[misc] # of this turn
+            assert [get(port, x_tokens="1")[0] for _ in range(2)] == [429, 429]
 
         service.kill()
         assert [get(port, x_user="anna")[0] for _ in range(2)] == [200, 200]
@@ -170,7 +177,7 @@ def test_quotas(upstream: Upstream) -> None:
         fronted(upstream, service, quota("DENY_ALL")) as one,
         fronted(upstream, service, quota("DENY_ALL")) as other,
     ):
-        end = time.monotonic() + 20
+        end = time.monotonic() + 60
         codes: list[int] = []
         while codes.count(200) < 20 and time.monotonic() < end:
             codes += [get(port, x_user="anna")[0] for port in (one, other)]
@@ -189,6 +196,6 @@ def test_quotas_go_on_without_us(upstream: Upstream) -> None:
     """What was handed out can still be used when the service is gone."""
     with served(QUOTA) as service, fronted(upstream, service, quota("ALLOW_ALL")) as port:
         assert get(port, x_user="anna")[0] == 200  # before anything is assigned
-        time.sleep(0.3)
+        time.sleep(2)  # it has been assigned some by then
         service.kill()
         assert [get(port, x_user="anna")[0] for _ in range(10)].count(200) == 2

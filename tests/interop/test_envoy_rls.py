@@ -182,7 +182,7 @@ def test_compression_is_refused_properly(asking: Asking) -> None:
 
 
 def test_plain_http_is_told_so(tree: Process) -> None:
-    with socket.create_connection(("127.0.0.1", tree.port), timeout=5) as plain:
+    with socket.create_connection(("127.0.0.1", tree.port), timeout=60) as plain:
         plain.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n")
         assert plain.recv(4096).startswith(b"HTTP/1.1 415")
 
@@ -191,7 +191,7 @@ def test_a_request_that_does_not_end_has_a_deadline(asking: Asking) -> None:
     stuck = threading.Event()
 
     def slow() -> Iterator[bytes]:
-        stuck.wait(5)
+        stuck.wait(60)
         yield b""
 
     began = time.monotonic()
@@ -200,7 +200,7 @@ def test_a_request_that_does_not_end_has_a_deadline(asking: Asking) -> None:
         call(slow(), timeout=0.3)
     stuck.set()
     assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 30
 
 
 def test_health(asking: Asking) -> None:
@@ -214,7 +214,7 @@ def test_health(asking: Asking) -> None:
     assert caught.value.code() is grpc.StatusCode.NOT_FOUND
     watch = asking.channel.unary_stream("/grpc.health.v1.Health/Watch")
     for asked_for, state in ((data, b"\x08\x01"), (unknown, b"\x08\x03")):
-        stream = watch(asked_for, timeout=10)
+        stream = watch(asked_for, timeout=60)
         assert next(stream) == state
         stream.cancel()
 
@@ -267,7 +267,7 @@ def quotas(asking: Asking) -> None:
         return action.quota_assignment_action.rate_limit_strategy
 
     call = asking.channel.stream_stream(f"/{QUOTAS}/StreamRateLimitQuotas")
-    stream = call(reports(), timeout=20)
+    stream = call(reports(), timeout=60)
     assert report(1, nothing="x").blanket_rule == 0
     assert report(1, closed="x").blanket_rule == 1
     first = report(1, hundred="quota").token_bucket.max_tokens
@@ -286,7 +286,11 @@ def quotas(asking: Asking) -> None:
 
 def test_on_redis() -> None:
     """The same answers, and they go on when the server is killed."""
-    with Server() as redis, served(TREE, redis.url) as process, served(TREE, redis.url) as other:
+    with (
+        Server() as redis,
+        served(TREE, store := f"{redis.url}?budget=10s") as process,
+        served(TREE, store) as other,
+    ):
         asking, second = Asking(process.port), Asking(other.port)
         hits(asking)
         quotas(asking)
@@ -298,7 +302,7 @@ def test_on_redis() -> None:
         began = time.monotonic()
         found = [asking.limit("shop", {"user": "emil"}) for _ in range(4)]
         assert [each.overall_code for each in found] == [OK, OK, OK, OVER]  # by itself
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 30
         asking.close()
         second.close()
 

@@ -58,7 +58,7 @@ def test_no_reset_without_a_store() -> None:
     server = Server()
     call = {"rule": "api", "key": "ann"}
     try:
-        with serving(RULES, "--store", server.url) as running:
+        with serving(RULES, "--store", f"{server.url}?budget=2s") as running:
             admin = running.client("admin")
             assert admin.post("/v1/reset", call).status == 200
             server.stop()
@@ -71,7 +71,7 @@ def test_no_reset_without_a_store() -> None:
             assert audits(running)[-1][:2] == ("POST /v1/reset", "503")
             admin.close()
     finally:
-        server.stop()
+        server.close()
 
 
 def test_renewing_needs_no_body(running: Running) -> None:
@@ -94,14 +94,15 @@ def test_whoever_waits_for_longer_than_the_end_takes() -> None:
         client, waiting = running.client(), running.client()
         call = {"resource": "job", "user": "u"}
         assert client.post("/v1/permits", {**call, "ttl": 60}).json["allowed"]
+        assert waiting.get("/healthz").status == 200
         asked = threads.submit(waiting.post, "/v1/check", call)
-        time.sleep(0.3)
+        time.sleep(1)  # on a connection that there is already: it has been read by then
         running.process.send_signal(signal.SIGTERM)
-        answer = asked.result(10)
+        answer = asked.result(60)
         assert answer.status == 503
         assert answer.headers["content-type"] == "application/problem+json"
         assert answer.headers["retry-after"] == "1"
-        assert running.process.wait(10) == 0
+        assert running.process.wait(60) == 0
         assert "Traceback" not in running.log()
         client.close()
         waiting.close()

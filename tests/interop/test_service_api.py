@@ -13,23 +13,23 @@ from service_tools import Client, Running, serving
 RULES = """
 version: 1
 rules:
-  - {name: api, match: {path: /api/*}, key: [user], limit: 3/hour fixed-window}
+  - {name: api, match: {path: /api/*}, key: [user], limit: 3/30d fixed-window}
   - name: many
     match: {resource: many}
     key: [user]
-    limits: [5/hour fixed-window, 8/day fixed-window]
+    limits: [5/30d fixed-window, 8/day fixed-window]
   - {name: trial, match: {path: /api/*}, key: [ip], limit: 1/hour, shadow: true}
   - {name: busy, match: {resource: db}, key: [user], limit: 1 concurrent, status: 503}
-  - {name: guess, match: {path: /login}, key: [user], limit: 2/hour fixed-window, count: failures}
-  - {name: tokens, match: {resource: llm}, key: [user], limit: 1000/hour fixed-window}
+  - {name: guess, match: {path: /login}, key: [user], limit: 2/30d fixed-window, count: failures}
+  - {name: tokens, match: {resource: llm}, key: [user], limit: 1000/30d fixed-window}
   - {name: closed, match: {path: /closed}, deny: {users: [mallory]}}
   - {name: free, match: {path: /free}, exempt: true}
   - name: plans
     match: {resource: plans}
     key: [user]
-    limit: 1/hour fixed-window
-    plans: {by: plan, pro: [4/hour fixed-window]}
-  - {name: pair, match: {resource: pair}, key: [user, device], limit: 1/hour fixed-window}
+    limit: 1/30d fixed-window
+    plans: {by: plan, pro: [4/30d fixed-window]}
+  - {name: pair, match: {resource: pair}, key: [user, device], limit: 1/30d fixed-window}
 """
 
 
@@ -59,16 +59,16 @@ def test_by_facts(client: Client) -> None:
     assert first.json["remaining"] == 2
     assert first.json["rule"] == ""
     assert first.json["status"] == 200
-    assert first.json["decisions"][0]["limit"] == "3/hour fixed-window"
+    assert first.json["decisions"][0]["limit"] == "3/30d fixed-window"
     assert first.headers["ratelimit"].startswith('"api";r=2;t=')
-    assert first.headers["ratelimit-policy"] == '"api";q=3;w=3600'
+    assert first.headers["ratelimit-policy"] == '"api";q=3;w=2592000'
     assert first.headers["content-type"] == "application/json"
     assert [answer.json["shadowed"] for answer in answers[:2]] == [[], ["trial"]]
     assert last.status == 200
     assert last.json["rule"] == "api"
     assert last.json["status"] == 429
-    assert 0 < last.json["retry_after"] <= 3600
-    assert 1 <= int(last.headers["retry-after"]) <= 3600
+    assert 0 < last.json["retry_after"] <= 2592000
+    assert 1 <= int(last.headers["retry-after"]) <= 2592000
 
 
 def test_by_rule_and_key(client: Client) -> None:
@@ -288,7 +288,7 @@ def test_what_is_not_there(client: Client) -> None:
 
 
 def test_decide(client: Client) -> None:
-    ask = {"op": "take", "limit": "2/hour fixed-window", "key": "d", "space": "lib"}
+    ask = {"op": "take", "limit": "2/30d fixed-window", "key": "d", "space": "lib"}
     groups = [[ask], [ask], [ask], [{**ask, "op": "check", "key": ["t", {"b": "/w=="}]}]]
     found = client.post("/v1/decide", {"groups": groups}).json["groups"]
     assert [group[0]["wait"] for group in found] == [0, 0, -1, 0]
@@ -297,14 +297,14 @@ def test_decide(client: Client) -> None:
     found = client.post("/v1/decide", {"groups": [both]}).json["groups"][0]
     assert [part["wait"] for part in found] == [-1, 0]
     assert found[1]["glance"] is True  # nothing was taken from the other
-    place = {"space": "lib", "id": "2/hour fixed-window", "key": "d"}
+    place = {"space": "lib", "id": "2/30d fixed-window", "key": "d"}
     assert client.post("/v1/assigned", place).json == {"limit": None}
-    own = {"limit": "5/hour fixed-window"}
+    own = {"limit": "5/30d fixed-window"}
     assert client.post("/v1/assign", {**place, **own}).json == own
     assert client.post("/v1/assigned", place).json == own
     found = client.post("/v1/decide", {"groups": [[ask]]}).json["groups"][0][0]
     assert found["wait"] == 0
-    assert found["own"] == "5/hour fixed-window"
+    assert found["own"] == "5/30d fixed-window"
     assert client.post("/v1/assign", {**place, "limit": None}).json == {"limit": None}
 
 
@@ -312,7 +312,7 @@ def test_a_limiter_through_the_service(running: Running) -> None:
     from headgate import Limiter
 
     with Limiter(
-        "2/hour fixed-window", name="far", store=f"headgate://{running.where['http']}"
+        "2/30d fixed-window", name="far", store=f"headgate://{running.where['http']}"
     ) as far:
         assert [bool(far.hit("x")) for _ in range(3)] == [True, True, False]
         assert not far.hit("x").degraded
@@ -327,7 +327,7 @@ def test_rules_and_health(client: Client) -> None:
     assert found["status"]["following"]
     assert found["status"]["last_error"] is None
     assert found["rules"][0] == {
-        "name": "api", "key": ["user"], "limits": ["3/hour fixed-window"], "status": 429,
+        "name": "api", "key": ["user"], "limits": ["3/30d fixed-window"], "status": 429,
     }  # fmt: skip
     assert client.get("/healthz").json == {"status": "ok"}
     assert client.get("/readyz").json == {"ready": True, "store": "there", "rules": 10}

@@ -68,7 +68,7 @@ class Caller(asyncio.Protocol):
             raise ConnectionResetError("dropped between two requests")
         self._answer = asyncio.get_running_loop().create_future()
         self._transport.write(self._request)
-        return await asyncio.wait_for(self._answer, 20)
+        return await asyncio.wait_for(self._answer, 60)
 
     def close(self) -> None:
         self._transport.close()

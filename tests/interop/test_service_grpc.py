@@ -150,7 +150,7 @@ def test_the_process_is_killed(tree: Running) -> None:
                 return code(asked, {"user": "killed"})
             return None
 
-        assert eventually(back, 20) == OK
+        assert eventually(back, 60) == OK
         assert client.post("/v1/peek", call).json["remaining"] == 5
         assert tree.status()["workers"] == workers
 
@@ -188,7 +188,7 @@ def test_a_port_that_is_taken(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         place = f"127.0.0.1:{taken.getsockname()[1]}"
         running = Running(tmp_path, OWN, "--grpc", place, wait=False)
-        assert running.process.wait(20) == 2
+        assert running.process.wait(60) == 2
         assert f"nobody can listen at {place}" in running.log()
         assert "Traceback" not in running.log()
         running.stop()

@@ -14,10 +14,11 @@ import pytest
 
 from headgate.service.servers import bound, serve_with
 from headgate.service.settings import Listen, Settings
+from servers import until
 
 SIZE = 24 << 20
 PIECE = 1 << 20
-TIMEOUT = 1.0
+TIMEOUT = 2.0
 
 
 def app_of(*, pieces: bool) -> Any:
@@ -35,8 +36,8 @@ def app_of(*, pieces: bool) -> Any:
 
 
 @contextlib.contextmanager
-def serving(app: Any) -> Iterator[socket.socket]:
-    """A client that has asked such an application."""
+def serving(app: Any) -> Iterator[tuple[socket.socket, Any]]:
+    """A client that has asked such an application, and the server."""
     listener = bound(Listen("127.0.0.1", 0))
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 64 << 10)
     server = serve_with(app, Settings(rules=(), timeout=TIMEOUT, drain=1.0))
@@ -45,13 +46,13 @@ def serving(app: Any) -> Iterator[socket.socket]:
     try:
         with socket.socket() as client:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 << 10)
-            client.settimeout(10)
+            client.settimeout(60)
             client.connect(listener.getsockname())
             client.sendall(b"GET / HTTP/1.1\r\nHost: shop\r\nConnection: close\r\n\r\n")
-            yield client
+            yield client, server
     finally:
         server.should_exit = True
-        thread.join(20)
+        thread.join(60)
         assert not thread.is_alive()
 
 
@@ -66,9 +67,9 @@ def read(client: socket.socket, most: int) -> int:
 
 @pytest.mark.parametrize("pieces", [True, False])
 def test_a_long_answer_that_is_read_slowly(pieces: bool) -> None:
-    with serving(app_of(pieces=pieces)) as client:
+    with serving(app_of(pieces=pieces)) as (client, _):
         found, began = 0, time.monotonic()
-        while time.monotonic() - began < 2.5 * TIMEOUT:
+        while time.monotonic() - began < 2 * TIMEOUT:
             found += read(client, 256 << 10)
             time.sleep(0.05)  # what the buffer holds never runs out meanwhile
         assert found < SIZE
@@ -76,6 +77,7 @@ def test_a_long_answer_that_is_read_slowly(pieces: bool) -> None:
 
 
 def test_a_long_answer_that_is_not_read() -> None:
-    with serving(app_of(pieces=True)) as client:
-        time.sleep(TIMEOUT + 1.3)
+    with serving(app_of(pieces=True)) as (client, server):
+        until(lambda: server.server_state.connections)
+        until(lambda: not server.server_state.connections)
         assert read(client, SIZE) < SIZE

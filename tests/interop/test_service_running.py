@@ -21,8 +21,8 @@ from servers import Server
 RULES = """
 version: 1
 rules:
-  - {name: api, match: {resource: api}, key: [user], limit: 1000/hour fixed-window}
-  - {name: one, match: {resource: one}, key: [user], limit: 1 concurrent, wait: 5s}
+  - {name: api, match: {resource: api}, key: [user], limit: 1000/30d fixed-window}
+  - {name: one, match: {resource: one}, key: [user], limit: 1 concurrent, wait: 60s}
 """
 BROKEN = "version: 1\nrules:\n  - {name: api, limit: nonsense}\n"
 
@@ -70,28 +70,35 @@ def test_rules_change(running: Running) -> None:
             found |= {rule["limits"][0] for rule in rules if rule["name"] == name}
         return found
 
-    def replace(text: str) -> None:
-        other = running.rules.with_suffix(".new")
+    def said(level: str) -> int:
+        told = [line for line in running.lines() if line["message"].startswith("rules from")]
+        return sum(line["level"] == level for line in told)
+
+    def replace(text: str, level: str) -> None:
+        """Replace the rules, and wait until every process has said what it makes of them."""
+        before, other = said(level), running.rules.with_suffix(".new")
         other.write_text(text)
         os.replace(other, running.rules)
+        if level == "warning":
+            running.process.send_signal(signal.SIGHUP)
+        eventually(lambda: said(level) >= before + 3)
 
-    replace(good.replace("1000/hour", "7/hour"))
-    eventually(lambda: limit("api") == {"7/hour fixed-window"})
+    replace(good.replace("1000/30d", "7/30d"), "info")
+    assert limit("api") == {"7/30d fixed-window"}
     errors = metric(running, "headgate_reload_errors_total")
-    replace(BROKEN)
-    running.process.send_signal(signal.SIGHUP)
+    replace(BROKEN, "warning")
     eventually(lambda: metric(running, "headgate_reload_errors_total") >= errors + 2)
-    assert limit("api") == {"7/hour fixed-window"}
+    assert limit("api") == {"7/30d fixed-window"}
     with contextlib.closing(running.client()) as client:
         status = client.get("/v1/rules").json["status"]
         assert "nonsense" in status["last_error"]
         assert status["errors"] >= 1
         assert client.post("/v1/check", {"rule": "api", "key": "reload"}).json["remaining"] == 6
     assert "nonsense" in running.status()["rules"]["last_error"]
-    replace(good)
+    replace(good, "info")
     with contextlib.closing(running.client("admin")) as admin:
         assert admin.post("/reload", {}).json["last_error"] is None
-    eventually(lambda: limit("api") == {"1000/hour fixed-window"})
+    assert limit("api") == {"1000/30d fixed-window"}
     audits = [line for line in running.lines() if line["logger"] == "headgate.audit"]
     assert audits[-1]["action"] == "reload"
     assert audits[-1]["who"] == "127.0.0.1"
@@ -100,12 +107,12 @@ def test_rules_change(running: Running) -> None:
 def test_a_worker_is_killed(running: Running) -> None:
     """Others serve on, nobody sees more than a broken connection, and the counts are exact."""
     call = {"rule": "api", "key": "killed"}
-    before, end = pids(running), time.monotonic() + 1.5
+    before, over = pids(running), threading.Event()
     passed, broken, wrong = [], [], []
 
     def ask() -> None:
         client = running.client()
-        while time.monotonic() < end:
+        while not over.wait(0.005):
             try:
                 answer = client.post("/v1/check", call)
             except (OSError, HTTPException):
@@ -116,14 +123,16 @@ def test_a_worker_is_killed(running: Running) -> None:
                 wrong.append(answer)
             elif answer.json["allowed"]:
                 passed.append(1)
-            time.sleep(0.005)
         client.close()
 
     threads = [threading.Thread(target=ask) for _ in range(8)]
     for thread in threads:
         thread.start()
-    time.sleep(0.3)
+    eventually(lambda: len(passed) > 50)
     os.kill(before[0], signal.SIGKILL)
+    already = len(passed)
+    eventually(lambda: len(passed) > already + 200)
+    over.set()
     for thread in threads:
         thread.join()
     assert not wrong
@@ -142,10 +151,10 @@ def test_permits_of_other_workers(running: Running) -> None:
         held = client.post("/v1/permits", {"rule": "one", "key": "w", "ttl": 60}).json["permit"]
     with ThreadPoolExecutor(1) as threads:
         waiting = threads.submit(allowed, running, {"rule": "one", "key": "w"}, 1)
-        time.sleep(0.1)
+        time.sleep(0.1)  # it is waiting by then, or it need not wait
         with contextlib.closing(running.client()) as client:
             assert client.send("DELETE", f"/v1/permits/{held['token']}").status == 200
-        assert waiting.result(4) == 1
+        assert waiting.result(60) == 1
 
 
 def test_whoever_hangs_up_while_waiting(running: Running) -> None:
@@ -162,29 +171,37 @@ def test_whoever_hangs_up_while_waiting(running: Running) -> None:
     assert client.send("DELETE", f"/v1/permits/{held['token']}").status == 200
     began = time.monotonic()
     assert client.post("/v1/check", {"rule": "one", "key": "h"}).json["allowed"]
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 30
     client.close()
 
 
 def test_the_end_is_orderly() -> None:
     """A request under way is answered; nobody new is let in; all processes are gone."""
-    with serving(RULES, "--workers", "2", "--drain", "5s") as running:
+    with serving(RULES, "--workers", "2", "--drain", "60s") as running:
         workers = pids(running)
         client = running.client()
-        held = client.post("/v1/permits", {"rule": "one", "key": "x", "ttl": 1.0}).json
+        assert client.get("/healthz").status == 200
+        held = client.post("/v1/permits", {"rule": "one", "key": "x", "ttl": 3.0}).json
         assert held["allowed"]
-        client.close()
         with ThreadPoolExecutor(1) as threads:
-            waiting = threads.submit(allowed, running, {"rule": "one", "key": "x"}, 1)
-            time.sleep(0.2)
+            waiting = threads.submit(client.post, "/v1/check", {"rule": "one", "key": "x"})
+            time.sleep(1)  # on a connection that there is already: it has been read by then
             running.process.send_signal(signal.SIGTERM)
-            time.sleep(0.2)
-            with pytest.raises(OSError):
-                running.raw()
-            assert waiting.result(10) == 1  # when the lease had run out
+            eventually(lambda: refused(running))
+            assert waiting.result(60).json["allowed"]  # when the lease had run out
+        client.close()
         assert running.stop() == 0
         for pid in workers:
             assert not Path(f"/proc/{pid}").exists()
+
+
+def refused(running: Running) -> bool:
+    """Whether nobody listens any more."""
+    try:
+        running.raw().close()
+    except OSError:
+        return True
+    return False
 
 
 def test_the_master_is_killed() -> None:
@@ -198,29 +215,25 @@ def test_the_master_is_killed() -> None:
 
 @pytest.mark.parametrize(("on_error", "passes"), [("allow", True), ("deny", False)])
 def test_redis_goes_away(on_error: str, passes: bool) -> None:
-    server = Server()
     rules = RULES.replace("version: 1", f"version: 1\ndefaults: {{on_error: {on_error}}}")
-    try:
-        with serving(rules, "--store", server.url) as running:
-            client = running.client()
-            call = {"rule": "api", "key": "redis"}
-            assert client.post("/v1/check", call).json["remaining"] == 999
-            held = client.post("/v1/permits", {"rule": "one", "key": "r"}).json["permit"]
-            assert client.send("DELETE", f"/v1/permits/{held['token']}").status == 200
-            server.stop()
-
-            def degraded() -> Any:
-                answer = client.post("/v1/check", call)
-                assert answer.status == 200
-                return answer.json if answer.json["degraded"] else None
-
-            found = eventually(degraded)
-            assert found["allowed"] is passes
-            eventually(lambda: degraded() and client.get("/readyz").json["store"] == "away")
-            eventually(lambda: metric(running, "headgate_store_failures_total") > 0)
-            client.close()
-    finally:
+    with Server() as server, serving(rules, "--store", f"{server.url}?budget=2s") as running:
+        client = running.client()
+        call = {"rule": "api", "key": "redis"}
+        assert client.post("/v1/check", call).json["remaining"] == 999
+        held = client.post("/v1/permits", {"rule": "one", "key": "r"}).json["permit"]
+        assert client.send("DELETE", f"/v1/permits/{held['token']}").status == 200
         server.stop()
+
+        def degraded() -> Any:
+            answer = client.post("/v1/check", call)
+            assert answer.status == 200
+            return answer.json if answer.json["degraded"] else None
+
+        found = eventually(degraded)
+        assert found["allowed"] is passes
+        eventually(lambda: degraded() and client.get("/readyz").json["store"] == "away")
+        eventually(lambda: metric(running, "headgate_store_failures_total") > 0)
+        client.close()
 
 
 @pytest.mark.parametrize(
@@ -236,7 +249,7 @@ def test_redis_goes_away(on_error: str, passes: bool) -> None:
 )
 def test_what_cannot_be(tmp_path: Path, flags: tuple[str, ...], problem: str) -> None:
     running = Running(tmp_path, RULES, *flags, wait=False)
-    assert running.process.wait(20) == 2
+    assert running.process.wait(60) == 2
     assert problem in running.log()
     assert "Traceback" not in running.log()
     assert running.process.stdout is not None
@@ -247,7 +260,7 @@ def test_what_cannot_be(tmp_path: Path, flags: tuple[str, ...], problem: str) ->
 def test_a_port_that_is_taken(tmp_path: Path) -> None:
     with serving(RULES) as first:
         running = Running(tmp_path, RULES, "--listen", first.where["http"], wait=False)
-        assert running.process.wait(20) == 2
+        assert running.process.wait(60) == 2
         assert "nobody can listen" in running.log()
         assert running.process.stdout is not None
         running.process.stdout.close()

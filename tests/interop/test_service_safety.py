@@ -13,23 +13,23 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from service_tools import Running, serving
+from service_tools import Running, eventually, serving
 
 RULES = """
 version: 1
 rules:
-  - {name: api, match: {resource: api}, key: [user], limit: 1000/hour fixed-window}
+  - {name: api, match: {resource: api}, key: [user], limit: 1000/30d fixed-window}
 """
 TOKEN = "a-token-of-enough-letters"
 
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[Running]:
-    with serving(RULES, "--timeout", "700ms", "--max-body", "2KiB", "--connections", "40") as made:
+    with serving(RULES, "--timeout", "2s", "--max-body", "2KiB", "--connections", "40") as made:
         yield made
 
 
-def ended(connection: socket.socket, seconds: float = 5.0) -> bytes:
+def ended(connection: socket.socket, seconds: float = 60.0) -> bytes:
     """What comes until the other end closes."""
     connection.settimeout(seconds)
     found = b""
@@ -46,15 +46,15 @@ def test_a_head_that_never_ends(running: Running) -> None:
         assert ended(slow) == b""
     with contextlib.closing(running.raw()) as silent:
         assert ended(silent) == b""
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 60
 
 
 def test_a_head_that_drips_between_requests(running: Running) -> None:
     with contextlib.closing(running.raw()) as slow:
         slow.sendall(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")
-        slow.settimeout(5)
+        slow.settimeout(60)
         assert b"200 OK" in slow.recv(4096)
-        end = time.monotonic() + 5
+        end = time.monotonic() + 60
         with contextlib.suppress(OSError):
             while time.monotonic() < end:
                 slow.sendall(b"G")
@@ -102,21 +102,21 @@ def test_a_body_that_is_too_large(running: Running, chunked: bool) -> None:
 
 def test_many_connections(running: Running) -> None:
     """Those above the limit are told so, and those below are served."""
-    held = [running.raw() for _ in range(50)]
-    try:
+
+    def status() -> int:
         with contextlib.closing(running.client()) as client:
-            assert client.get("/healthz").status == 503
-    finally:
-        for each in held:
-            each.close()
-    with contextlib.closing(running.client()) as client:
-        for _ in range(100):
-            if client.get("/healthz").status == 200:
-                break
-            client.close()
-            time.sleep(0.02)
-        else:
-            raise AssertionError("it does not come back")
+            return client.get("/healthz").status
+
+    def crowded() -> bool:
+        held = [running.raw() for _ in range(50)]
+        try:
+            return status() == 503
+        finally:
+            for each in held:
+                each.close()
+
+    eventually(crowded)  # who says nothing does not stay for long
+    eventually(lambda: status() == 200)
 
 
 def test_pages_of_other_sites(running: Running) -> None:
@@ -166,7 +166,7 @@ def test_tokens(tmp_path: Path) -> None:
 def test_poor_tokens(tmp_path: Path, text: str) -> None:
     (tmp_path / "token").write_text(text)
     running = Running(tmp_path, RULES, "--token-file", str(tmp_path / "token"), wait=False)
-    assert running.process.wait(20) == 2
+    assert running.process.wait(60) == 2
     assert "16 characters" in running.log()
     assert running.process.stdout is not None
     running.process.stdout.close()
@@ -183,7 +183,7 @@ def test_tls_and_unix_sockets(tmp_path: Path) -> None:
     if made.returncode:
         pytest.skip("there is no openssl to make a certificate with")
     cert, key = str(tmp_path / "cert.pem"), str(tmp_path / "key.pem")
-    with serving(RULES, "--tls-cert", cert, "--tls-key", key, "--timeout", "700ms") as running:
+    with serving(RULES, "--tls-cert", cert, "--tls-key", key, "--timeout", "2s") as running:
         context = ssl.create_default_context(cafile=cert)
         with urllib.request.urlopen(
             f"https://{running.where['http']}/healthz", context=context

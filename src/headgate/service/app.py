@@ -20,6 +20,7 @@ from .codec import dumps
 from .faults import Fault
 from .http import JSON, Answer, Endpoint, Guard, send_answer
 from .openapi import document
+from .reach import Reach
 from .settings import Settings
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ class Service:
         self.draining = False
         """Whether this service is about to end: nobody new should be sent here."""
         self.guard = Guard(self.settings.max_body, self.settings.timeout, self.settings.api_token())
+        self._reach = Reach(gate.store)
         self.routes: dict[str, Handler] = {}
         """By path."""
         self.under: dict[str, Handler] = {}
@@ -85,8 +87,12 @@ class Service:
         ):
             self.routes[path] = Endpoint(guard, {"GET": function, "HEAD": function}, open_=True)
 
-    def __call__(self, scope: Any, receive: Any, send: Any) -> Awaitable[None]:
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """One request."""
+        await self.answer(scope, receive, send)
+
+    def answer(self, scope: Any, receive: Any, send: Any) -> Awaitable[None]:
+        """The same, for a server that knows what it is given: it saves a coroutine."""
         if scope["type"] != "http":
             return _live(scope, receive, send)
         path = scope["path"]
@@ -101,14 +107,11 @@ class Service:
         return 200, [JSON], b'{"status":"ok"}'
 
     async def _ready(self, told: Any, scope: Any) -> Answer:
-        store: Any = self.gate.store
-        while store is not None and not hasattr(store, "degraded"):
-            store = getattr(store, "store", None)  # a tier in front of another
-        away = bool(getattr(store, "degraded", False))
+        there = await self._reach.there()
         ready = not self.draining
         body = {
             "ready": ready,
-            "store": "away" if away else "there",
+            "store": "there" if there else "away",
             "rules": len(self.gate.snapshot),
         }
         return 200 if ready else 503, [JSON], dumps(body)

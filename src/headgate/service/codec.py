@@ -7,9 +7,6 @@ from typing import Any
 
 __all__ = ["dumps", "loads"]
 
-DEEPEST = 32
-"""JSON nested deeper than this is nothing that anybody asks."""
-
 
 def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")

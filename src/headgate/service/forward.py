@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from ..gating.permit import ASYNC_NOTHING
 from ..headers import policy_name
 from ..problems import Replace, problem, refusal_body
+from .admission import Admission
 from .faults import Fault
 from .original import facts_from_nginx, facts_from_traefik, headers_of, known_by
 
@@ -42,6 +43,7 @@ Pairs = list[tuple[str, str]]
 Answer = tuple[int, Pairs, bytes]
 """Status, headers, body."""
 
+TOKEN = "X-Headgate-Token"
 LONGEST = 2048
 """A problem longer than this is told without its policies: nginx has 4 KiB for all headers."""
 HOST = re.compile(r"[A-Za-z0-9._-]+(?::[0-9]+)?|\[[0-9A-Fa-f:.]+\](?::[0-9]+)?", re.ASCII)
@@ -145,14 +147,20 @@ class Forward:
     gate     what decides
     trusted  proxies in front of the gateway whose X-Forwarded-For it passes on
     replace  gives a refusal another body, for Traefik: see problems.Replace
+    token    what a gateway must send as X-Headgate-Token; Authorization is its client's
     """
 
     def __init__(
-        self, gate: AsyncGate, trusted: Trusted | None = None, replace: Replace | None = None
+        self,
+        gate: AsyncGate,
+        trusted: Trusted | None = None,
+        replace: Replace | None = None,
+        token: bytes = b"",
     ) -> None:
         self.gate = gate
         self._trusted = trusted
         self._replace = replace
+        self._admission = Admission(token, "a gateway", f"it is sent as {TOKEN}: TOKEN")
         self._warned: set[str] = set()
         self.routes = {"/auth/nginx": self.nginx, "/auth/traefik": self.traefik}
 
@@ -168,7 +176,7 @@ class Forward:
         """Answer nginx's auth_request."""
         try:
             known = known_by(scope.get("query_string", b""))
-            facts = facts_from_nginx(headers_of(scope["headers"]), self._trusted, known)
+            facts = facts_from_nginx(self._headers(scope), self._trusted, known)
         except Fault as fault:
             await _respond(send, *fault.response())
             return
@@ -183,13 +191,25 @@ class Forward:
         """Answer Traefik's ForwardAuth."""
         try:
             known = known_by(scope.get("query_string", b""))
-            facts = facts_from_traefik(headers_of(scope["headers"]), self._trusted, known)
+            facts = facts_from_traefik(self._headers(scope), self._trusted, known)
         except Fault as fault:
             await _respond(send, *fault.response())
             return
         verdict = await self._asked(facts)
         status, headers, body = answer_to_traefik(verdict, facts, self.gate.function, self._replace)
         await _respond(send, status, _raw(headers), body)
+
+    def _headers(self, scope: Scope) -> dict[str, str]:
+        """The headers of a question, without the token; a Fault if that is wanted and missing."""
+        headers = headers_of(scope["headers"])
+        if self._admission:
+            given = headers.pop(TOKEN.lower(), "").encode("latin-1")  # no rule's business
+            if self._admission.refuses((given,)):
+                # A scheme that no browser knows: it would ask its user for a password.
+                challenge = (b"www-authenticate", b'Headgate-Token realm="headgate"')
+                problem = f"the gateway does not send the API's token: {TOKEN}: TOKEN"
+                raise Fault(401, problem, field=TOKEN, headers=[challenge])
+        return headers
 
     async def _asked(self, facts: Facts) -> AsyncVerdict:
         """The verdict; what a call holds is given back at once, for nobody tells when it ends."""

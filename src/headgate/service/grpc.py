@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .control import Line, listen
 from .servers import bound
 from .settings import Listen, SettingsError
 from .worker import SETTINGS, Parts
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Grpcio", "Pyvoy", "server_of"]
 
+CONTROL = "HEADGATE_CONTROL"
+"""The variable of the environment that has the path of the control connection."""
 logger = logging.getLogger("headgate.service")
 
 
@@ -43,8 +48,10 @@ class _App:
         set_up(settings.log, settings.log_level)
         self._parts = Parts(settings)
         self._service = EnvoyService(
-            self._parts.gate, largest=settings.max_body, patience=settings.timeout
-        )
+            self._parts.gate, largest=settings.max_body, patience=settings.timeout,
+            token=settings.api_token(),
+        )  # fmt: skip
+        self._deaf: Callable[[], None] = _nothing
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """One request, or the beginning and the end."""
@@ -55,12 +62,24 @@ class _App:
             what = (await receive())["type"]
             if what == "lifespan.startup":
                 await self._parts.begin()
+                if CONTROL in os.environ:
+                    self._deaf = listen(os.environ[CONTROL], self._parts.reload, _end)
             else:
+                self._deaf()
                 await self._service.close()
                 await self._parts.end()
             await send({"type": f"{what}.complete"})
             if what == "lifespan.shutdown":
                 return
+
+
+def _nothing() -> None:
+    """There is no control connection."""
+
+
+def _end() -> None:
+    """The master is gone."""
+    os.kill(os.getpid(), signal.SIGTERM)  # Envoy's to handle
 
 
 class Pyvoy:
@@ -70,6 +89,7 @@ class Pyvoy:
         self._listen = listen
         self._settings = settings
         self._server: Any = None
+        self._line: Line | None = None
 
     async def start(self) -> str:
         """Start it, and say where it listens."""
@@ -82,9 +102,12 @@ class Pyvoy:
         if settings.tls_cert:
             tls = {"tls_cert": Path(settings.tls_cert), "tls_key": Path(settings.tls_key),
                    "tls_enable_http3": False}  # fmt: skip
+        if self._line is None:
+            self._line = Line()
         self._server = PyvoyServer(
             "headgate.service.grpc:app", address=self._listen.host, port=self._listen.port,
-            lifespan=True, env={SETTINGS: settings.as_json()}, stdout=None, stderr=None,
+            lifespan=True, stdout=None, stderr=None,
+            env={SETTINGS: settings.as_json(), CONTROL: self._line.path},
             additional_envoy_args=["--concurrency", "1"], **tls,
         )  # fmt: skip
         try:
@@ -99,10 +122,19 @@ class Pyvoy:
         """Until it has ended."""
         await self._server.wait()
 
+    def reload(self) -> None:
+        """Have it look at the rules now; Envoy takes the signals that workers get."""
+        if self._line is not None:
+            self._line.say()
+
     async def stop(self) -> None:
         """End it."""
-        if self._server is not None:
-            await self._server.stop()
+        try:
+            if self._server is not None:
+                await self._server.stop()
+        finally:
+            if self._line is not None:
+                self._line.close()
 
 
 class Grpcio:
@@ -123,7 +155,8 @@ class Grpcio:
         settings = self._settings
         self._parts = parts = Parts(settings)
         await parts.begin()
-        self._service = EnvoyService(parts.gate, largest=settings.max_body)
+        token = settings.api_token()
+        self._service = EnvoyService(parts.gate, largest=settings.max_body, token=token)
         self._server = grpc.aio.server(
             options=[("grpc.max_receive_message_length", settings.max_body)]
         )
@@ -147,6 +180,11 @@ class Grpcio:
         """Until it has ended."""
         await self._server.wait_for_termination()
 
+    def reload(self) -> None:
+        """Have it look at the rules now."""
+        if self._parts is not None:
+            self._parts.reload()
+
     async def stop(self) -> None:
         """End it."""
         if self._server is not None:
@@ -165,15 +203,24 @@ class _Handler:
 
     def service(self, details: Any) -> Any:
         """What answers at a path; None if nothing does."""
-        from .envoy.status import GrpcError
+        from .envoy.app import WANTED
+        from .envoy.status import Code, GrpcError
 
         answer = self._service._unary.get(details.method)
         if answer is None:
             return None
         codes = {code.value[0]: code for code in self._grpc.StatusCode}
+        given = [
+            value if isinstance(value, bytes) else value.encode("latin-1", "replace")
+            for name, value in details.invocation_metadata
+            if name == "authorization"
+        ]
+        admitted = self._service.admits(details.method, given)
 
         async def unary(data: bytes, context: Any) -> bytes:
             try:
+                if not admitted:
+                    raise GrpcError(Code.UNAUTHENTICATED, WANTED)
                 return await answer(data)
             except GrpcError as error:
                 await context.abort(codes[int(error.code)], error.problem)

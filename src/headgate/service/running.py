@@ -20,20 +20,18 @@ from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
 
-from ..errors import HeadgateError
 from ..gate import AsyncGate
 from ..telemetry import Telemetry
 from .admin import Admin
-from .children import Child
+from .children import Child, Program, end, keep
 from .grpc import server_of
 from .servers import Server, bound, raise_file_limit, serve_with
 from .settings import Listen, Settings, SettingsError
 from .sources import source_of
+from .worker import SETTINGS
 
 __all__ = ["Master", "Where", "run"]
 
-PAUSE, LONGEST, CALM = 0.1, 10.0, 30.0
-"""The first pause before a worker is started again, the longest, and after how long it is calm."""
 logger = logging.getLogger("headgate.service")
 
 Where = dict[str, str]
@@ -64,10 +62,11 @@ class Master:
         counts = os.path.join(self._folder, "counts")
         self.settings = replace(settings, counts=counts, store=settings.store_url)
         self._ready = ready
-        self._children = [Child(number) for number in range(1, settings.workers + 1)]
+        self._children: list[Child] = []
         self._stopping = asyncio.Event()
         self._tasks: list[asyncio.Task[Any]] = []
         self._where: Where = {}
+        self._tell_grpc: Callable[[], object] | None = None
         self._began = time.time()
 
     async def run(self) -> None:
@@ -91,15 +90,18 @@ class Master:
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, self._stopping.set)
             loop.add_signal_handler(signal.SIGHUP, self._hang_up)
-            await asyncio.gather(*(child.start(listener, settings) for child in self._children))
+            program = Program("headgate.service.worker", listener, {SETTINGS: settings.as_json()})
+            self._children += [Child(each, program) for each in range(1, settings.workers + 1)]
+            await asyncio.gather(*(child.start() for child in self._children))
             for child in self._children:
-                self._tasks.append(loop.create_task(self._keep(child, listener)))
+                self._keep(child.name, child.ended, child.start)
             place = Listen.parse(settings.grpc, "grpc")
             if place is not None:
                 grpc = server_of(place, settings)
             if grpc is not None:
                 self._where["grpc"] = await grpc.start()
-                self._tasks.append(loop.create_task(self._keep_grpc(grpc)))
+                self._tell_grpc = grpc.reload
+                self._keep("the gRPC process", grpc.wait, grpc.start)
             place = Listen.parse(settings.admin, "admin")
             if place is not None:
                 sockets.append(bound(place))
@@ -123,43 +125,10 @@ class Master:
 
     # -- while it runs
 
-    async def _keep(self, child: Child, listener: socket.socket) -> None:
-        """Start a worker again whenever it has ended."""
-        pause = PAUSE
-        while True:
-            assert child.process is not None
-            status = await child.process.wait()
-            child.ready = False
-            if self._stopping.is_set():
-                return
-            if time.monotonic() - child.started_at > CALM:
-                pause = PAUSE
-            logger.error("worker %d ended by %s; it is started again", child.number, _why(status))
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, LONGEST)
-            if self._stopping.is_set():
-                return
-            try:
-                await child.start(listener, self.settings)
-            except (HeadgateError, OSError) as error:
-                logger.error("worker %d cannot be started: %s", child.number, error)
-
-    async def _keep_grpc(self, grpc: Any) -> None:
-        pause = PAUSE
-        while True:
-            began = time.monotonic()
-            await grpc.wait()
-            if self._stopping.is_set():
-                return
-            if time.monotonic() - began > CALM:
-                pause = PAUSE
-            logger.error("the gRPC process ended; it is started again")
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, LONGEST)
-            try:
-                await grpc.start()
-            except Exception as error:  # whatever it is, HTTP is served on
-                logger.error("the gRPC process cannot be started: %s", error)
+    def _keep(self, name: str, ended: Any, start: Any) -> None:
+        """Start a process again whenever it has ended."""
+        keeping = keep(name, ended, start, self._stopping, logger)
+        self._tasks.append(asyncio.get_running_loop().create_task(keeping))
 
     def _hang_up(self) -> None:
         self._tasks.append(asyncio.get_running_loop().create_task(self.reload()))
@@ -168,6 +137,8 @@ class Master:
         """Look at the rules now, in all processes."""
         for child in self._children:
             child.tell(signal.SIGHUP)
+        if self._tell_grpc is not None:
+            self._tell_grpc()
         await asyncio.to_thread(self._source.check, again=True)
         found: dict[str, Any] = self._gate.status()
         return found
@@ -190,20 +161,8 @@ class Master:
         self._stopping.set()
         for each in sockets[:1]:
             each.close()
-        for child in self._children:
-            child.tell(signal.SIGTERM)
-        running = [c.process for c in self._children if c.process is not None]
-        waits = [asyncio.create_task(process.wait()) for process in running]
-        if grpc is not None:
-            waits.append(asyncio.create_task(grpc.stop()))
-        if waits:
-            await asyncio.wait(waits, timeout=self.settings.drain + 3)
-        for child in self._children:
-            child.kill()
-            if child.control is not None:
-                child.control.close()
-        if waits:
-            await asyncio.wait(waits, timeout=5)
+        others = () if grpc is None else (grpc.stop(),)
+        await end(self._children, self.settings.drain, *others)
         if admin is not None:
             await admin.config.loaded_app.stream.stop()
             admin.should_exit = True
@@ -239,14 +198,6 @@ def _named(listen: Listen, listener: socket.socket) -> str:
     if listen.path:
         return str(listen)
     return str(Listen(listen.host, listener.getsockname()[1]))
-
-
-def _why(status: int) -> str:
-    if status >= 0:
-        return f"status {status}"
-    with contextlib.suppress(ValueError):
-        return signal.Signals(-status).name
-    return f"signal {-status}"
 
 
 def _without_password(url: str) -> str:

@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from ..errors import HeadgateError
 
-__all__ = ["Listen", "Settings", "SettingsError", "runtime_folder"]
+__all__ = ["Listen", "Processes", "Settings", "SettingsError", "runtime_folder"]
 
 SIZES = {"": 1, "B": 1, "KIB": 1 << 10, "MIB": 1 << 20}
 TIMES = {"": 1.0, "S": 1.0, "MS": 0.001, "MIN": 60.0, "H": 3600.0}
@@ -64,12 +64,48 @@ class Listen(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """How the service is run. Everything has a default but the rules."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Processes:
+    """What the service and the gateway are both told, by people and by a process to its workers."""
 
     rules: tuple[str, ...] = ()
     """Files in headgate's format or in Envoy's (of which there may be several), or a Redis URL."""
+    trusted: tuple[str, ...] = ()
+    """Proxies whose word about a caller's address is believed."""
+    workers: int = 1
+    tls_cert: str = ""
+    tls_key: str = ""
+    log: str = "text"
+    log_level: str = "info"
+
+    def check_processes(self) -> None:
+        """Refuse what no process could be run by."""
+        if not 1 <= self.workers <= 256:
+            raise SettingsError(f"workers is a number from 1 to 256, not {self.workers}")
+        if self.log not in ("json", "text"):
+            raise SettingsError(f"log is json or text, not {self.log!r}")
+        if self.log_level not in ("debug", "info", "warning", "error"):
+            raise SettingsError(
+                f"log_level is debug, info, warning or error, not {self.log_level!r}"
+            )
+        if bool(self.tls_cert) != bool(self.tls_key):
+            raise SettingsError("TLS needs both: --tls-cert and --tls-key")
+
+    def as_json(self) -> str:
+        """The same for another process."""
+        return json.dumps(dataclasses.asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """What `as_json` wrote."""
+        told = json.loads(text)
+        return cls(**{name: _tuple(value) for name, value in told.items()})
+
+
+@dataclass(frozen=True, slots=True)
+class Settings(Processes):
+    """How the service is run. Everything has a default but the rules."""
+
     store: str = ""
     """A store's URL; a shared zone of this machine if there is none."""
     name: str = "rules"
@@ -77,13 +113,10 @@ class Settings:
     listen: str = "127.0.0.1:8080"
     grpc: str = "127.0.0.1:8081"
     admin: str = "127.0.0.1:8082"
-    workers: int = 1
     token_file: str = ""
     """A file with the token that the admin listener wants."""
     api_token_file: str = ""
-    """A file with the token that the API wants; none if it is not given."""
-    tls_cert: str = ""
-    tls_key: str = ""
+    """A file with the token that the API wants, of gateways too; none if it is not given."""
     max_body: int = 64 << 10
     timeout: float = 5.0
     """Seconds in which a request must have arrived as a whole."""
@@ -93,22 +126,17 @@ class Settings:
     """So many connections a worker has at most."""
     lease: float = 30.0
     """Seconds after which a permit comes back that is not renewed."""
-    log: str = "text"
-    log_level: str = "info"
     keys: str = "plain"
     """How keys are shown in metrics' streams and logs: plain, masked, hashed or hidden."""
     deny_status: int = 200
     """The status of a refusal by the API, unless the caller says otherwise: 200 or 429."""
-    trusted: tuple[str, ...] = ()
-    """Proxies whose X-Forwarded-For is believed."""
     counts: str = ""
     """The file in which all workers count; the master makes one."""
 
     def __post_init__(self) -> None:
         for what in ("listen", "grpc", "admin"):
             Listen.parse(getattr(self, what), what)
-        if self.workers < 1 or self.workers > 256:
-            raise SettingsError(f"workers is a number from 1 to 256, not {self.workers}")
+        self.check_processes()
         for what in ("max_body", "timeout", "connections", "lease"):
             if not getattr(self, what) > 0:
                 raise SettingsError(f"{what} is more than 0, not {getattr(self, what)}")
@@ -116,14 +144,6 @@ class Settings:
             raise SettingsError(f"drain is 0 or more seconds, not {self.drain}")
         if self.deny_status not in (200, 429):
             raise SettingsError(f"deny_status is 200 or 429, not {self.deny_status}")
-        if self.log not in ("json", "text"):
-            raise SettingsError(f"log is json or text, not {self.log!r}")
-        if self.log_level not in ("debug", "info", "warning", "error"):
-            raise SettingsError(
-                f"log_level is debug, info, warning or error, not {self.log_level!r}"
-            )
-        if bool(self.tls_cert) != bool(self.tls_key):
-            raise SettingsError("TLS needs both: --tls-cert and --tls-key")
         admin = Listen.parse(self.admin, "admin")
         if admin is not None and not admin.is_local and not self.token_file:
             raise SettingsError(
@@ -159,18 +179,6 @@ class Settings:
             made[name] = _as(known[name].type, value, name)
         return cls(**made)
 
-    def as_json(self) -> str:
-        """The same for another process."""
-        return json.dumps(dataclasses.asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> Settings:
-        """What `as_json` wrote."""
-        made = json.loads(text)
-        for name in ("rules", "trusted"):
-            made[name] = tuple(made[name])
-        return cls(**made)
-
     # -- what follows from them
 
     @property
@@ -198,6 +206,10 @@ def runtime_folder() -> str:
     if held.st_uid != os.getuid() or held.st_mode & 0o077 or folder.is_symlink():
         raise SettingsError(f"{folder} is not this user's alone; name a store with --store")
     return str(folder)
+
+
+def _tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _token(path: str) -> bytes:

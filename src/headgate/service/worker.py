@@ -2,13 +2,13 @@
 
     python -m headgate.service.worker LISTENER CONTROL
 
-Both are numbers of open files. Settings are in the environment. On the control connection it
-says when it is ready; when the other end closes, the master is gone and so is it.
+Both are numbers of open files; `children.py` says what is said on the control connection.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import socket
@@ -22,6 +22,7 @@ from ..telemetry import Telemetry
 from ..telemetry.logs import RefusalLog
 from ..telemetry.stream import Stream
 from .app import Service
+from .children import READY, inherited, say_broken
 from .forward import Forward
 from .logs import set_up
 from .servers import Server, loop_factory, raise_file_limit, serve_with
@@ -32,7 +33,6 @@ __all__ = ["SETTINGS", "Parts", "main"]
 
 SETTINGS = "HEADGATE_SERVICE"
 """The variable of the environment that has the settings, as JSON."""
-READY, BROKEN = b"ready\n", b"broken "
 
 
 class Parts:
@@ -51,7 +51,8 @@ class Parts:
         settings = self.settings
         service = Service(self.gate, settings, self.telemetry)
         trusted = Trusted(*settings.trusted) if settings.trusted else None
-        service.routes.update(Forward(self.gate, trusted=trusted).routes)
+        forward = Forward(self.gate, trusted=trusted, token=settings.api_token())
+        service.routes.update(forward.routes)
         return service
 
     async def begin(self) -> None:
@@ -84,7 +85,7 @@ def _check(source: Any) -> None:
 
 async def _serve(parts: Parts, listener: socket.socket, control: socket.socket) -> None:
     service = parts.service()
-    server = serve_with(service, parts.settings)
+    server = serve_with(service.answer, parts.settings)
     loop = asyncio.get_running_loop()
 
     def stop() -> None:
@@ -108,6 +109,10 @@ async def _tell(server: Server, control: socket.socket) -> None:
     """Say that it is ready, once it is."""
     while not server.started:
         await asyncio.sleep(0.01)
+    # What is here now lives as long as the process. The collector need not look at it time and
+    # again: that takes tens of milliseconds, in which nobody is answered.
+    gc.collect()
+    gc.freeze()
     await asyncio.get_running_loop().sock_sendall(control, READY)
 
 
@@ -128,15 +133,11 @@ def main(arguments: list[str]) -> int:
     settings = Settings.from_json(os.environ[SETTINGS])
     set_up(settings.log, settings.log_level)
     raise_file_limit()
-    listener, control = (socket.socket(fileno=int(each)) for each in arguments)
-    for each in (listener, control):
-        each.settimeout(0)
-        each.set_inheritable(False)
+    listener, control = inherited(arguments)
     try:
         parts = Parts(settings)
     except HeadgateError as error:
-        control.settimeout(None)
-        control.sendall(BROKEN + str(error).encode() + b"\n")
+        say_broken(control, error)
         return 2
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(_serve(parts, listener, control))

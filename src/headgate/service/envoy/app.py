@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from ..admission import Admission, bearer
 from .deadlines import Deadlines
 from .health import Health
 from .quota import Quotas
@@ -38,6 +39,9 @@ __all__ = ["EnvoyService"]
 LIMITS = "envoy.service.ratelimit.v3.RateLimitService"
 QUOTAS = "envoy.service.rate_limit_quota.v3.RateLimitQuotaService"
 HEALTH = "grpc.health.v1.Health"
+OPEN = f"/{HEALTH}/"
+"""Where nobody needs a token."""
+WANTED = "a token is wanted: metadata authorization: Bearer TOKEN"
 LARGEST = 1 << 18
 PATIENCE = 5.0
 _DONE = {"type": "http.response.trailers", "headers": ending(Code.OK)}
@@ -57,6 +61,7 @@ class EnvoyService:
     reflection  tell clients which services there are
     largest     the size of a message in bytes
     patience    how many seconds a request may take that does not say it itself
+    token       what callers must have, as metadata `authorization: Bearer TOKEN`; health is open
     """
 
     def __init__(
@@ -69,7 +74,9 @@ class EnvoyService:
         largest: int = LARGEST,
         patience: float = PATIENCE,
         statistics: Statistics | None = None,
+        token: bytes = b"",
     ) -> None:
+        self._admission = Admission(token, "a caller of gRPC", "Envoy sends it by initial_metadata")
         self.limits = RateLimits(gate, headers=headers, shadow=shadow, statistics=statistics)
         self.quotas = Quotas(self.limits)
         self.health = Health((LIMITS, QUOTAS))
@@ -126,6 +133,12 @@ class EnvoyService:
             return
         seconds = seconds_of(timeout) if timeout else None
         path = scope["path"]
+        if self._admission:
+            pairs = scope["headers"]
+            given = [value for name, value in pairs if name == b"authorization"]
+            if not self.admits(path, given):
+                await _fail(send, Code.UNAUTHENTICATED, WANTED)
+                return
         unary = self._unary.get(path)
         if unary is not None:
             await self._answer(unary, receive, send, encoding, seconds)
@@ -136,6 +149,10 @@ class EnvoyService:
             await stream.end(Code.UNIMPLEMENTED, f"there is no {path} here")
         else:
             await self._serve(streaming, stream, seconds)
+
+    def admits(self, path: str, authorizations: Iterable[bytes]) -> bool:
+        """Whether a caller may ask at a path, with these values of `authorization`."""
+        return path.startswith(OPEN) or not self._admission.refuses(map(bearer, authorizations))
 
     async def _answer(
         self, unary: Unary, receive: Receive, send: Send, encoding: bytes, seconds: float | None

@@ -15,6 +15,7 @@ from ...errors import StoreError
 from ...gate import Each
 from ...headers import FORMATS, header_pairs
 from ...limit import Limit
+from . import metadata
 from .matching import UNITS, Matcher, Ready
 from .statistics import Statistics, near_of
 from .status import Code, GrpcError
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["RateLimits"]
 
-Question = tuple[list[Ready], list[Each]]
-"""The descriptors of a request, and the calls that they are."""
+Question = tuple[list[Ready], list[Each], bytes]
+"""The descriptors of a request, the calls that they are, and what metadata says of them."""
 INFINITY = float("inf")
 OK, OVER = b"\x08\x01", b"\x08\x02"
 """The field `code` of a status, and `overall_code` of a response."""
@@ -86,13 +87,13 @@ class RateLimits:
         question = self._known.get(data)
         if question is None:
             question = self._read(data)
-        ready, calls = question
+        ready, calls, known = question
         try:
             verdicts = await gate.check_many(calls)
         except StoreError as error:
             self.statistics.store_error += 1
             raise GrpcError(Code.UNAVAILABLE, f"the store cannot answer: {error}") from error
-        return self._response(ready, verdicts)
+        return self._response(ready, verdicts, known)
 
     def matcher(self) -> Matcher:
         """What matches requests; when the rules have changed, a new one."""
@@ -121,7 +122,8 @@ class RateLimits:
         except GrpcError:
             self.statistics.service_error += 1
             raise
-        question = ready, [each.call for each in ready]
+        known = metadata.about(request) if any(map(_is_soft, ready)) else b""
+        question = ready, [each.call for each in ready], known
         if len(data) <= LONG:
             if len(self._known) >= KEPT:
                 self._known.clear()
@@ -130,7 +132,7 @@ class RateLimits:
 
     # -- what is told
 
-    def _response(self, ready: Sequence[Ready], verdicts: Sequence[Verdict]) -> bytes:
+    def _response(self, ready: Sequence[Ready], verdicts: Sequence[Verdict], known: bytes) -> bytes:
         allowed = True
         out = [b""]
         for each, verdict in zip(ready, verdicts, strict=True):
@@ -143,6 +145,10 @@ class RateLimits:
         out[0] = OK if allowed else OVER
         if not allowed or self._format != "off":
             out += self._told(verdicts, allowed)
+        if known:
+            pairs = enumerate(zip(ready, verdicts, strict=True))
+            over = [place for place, (each, verdict) in pairs if _is_violated(each, verdict)]
+            out.append(metadata.violations(known, over))
         return b"".join(out)
 
     def _told(self, verdicts: Sequence[Verdict], allowed: bool) -> list[bytes]:
@@ -191,8 +197,9 @@ class RateLimits:
         if answer.allowed:
             counters.passed(hits, shown.quota, shown.near, left)
             return b"".join((OK, shown.current, uint32(3, left), _reset(shown, answer)))
-        counters.refused(hits, shown.quota, shown.near, left, shadow=verdict.allowed)
-        code = OK if verdict.allowed else OVER
+        passes = verdict.allowed and not _is_soft(each)
+        counters.refused(hits, shown.quota, shown.near, left, shadow=passes)
+        code = OK if passes else OVER
         return b"".join((code, shown.current, _reset(shown, answer)))
 
     def _unasked(self, each: Ready, rule: Any, allowed: bool) -> bytes:
@@ -200,9 +207,10 @@ class RateLimits:
         if rule.unlimited:
             return OK + uint32(3, LOW32)
         assert each.counters is not None
-        each.counters.refused(each.hits, 0, 0, 0, shadow=allowed)
+        passes = allowed and not _is_soft(each)
+        each.counters.refused(each.hits, 0, 0, 0, shadow=passes)
         current = message(2, number(2, UNITS[rule.unit]) + text(3, rule.name))
-        return (OK if allowed else OVER) + current
+        return (OK if passes else OVER) + current
 
     def _count(self, rule: Any, each: Ready, answer: Decision) -> None:
         """Count under one of headgate's own rules."""
@@ -226,6 +234,19 @@ class RateLimits:
                 self._shown.clear()
             shown = self._shown[id(limit)] = Shown(limit, name)
         return shown
+
+
+def _is_soft(each: Ready) -> bool:
+    """Whether what is over the limit is told, in its status and by metadata, and passes."""
+    rule = each.rule
+    return rule is not None and rule.quota_mode and not rule.shadow_mode
+
+
+def _is_violated(each: Ready, verdict: Verdict) -> bool:
+    if not _is_soft(each) or each.rule.unlimited:
+        return False
+    answers = verdict._answers
+    return not answers[0].allowed if answers else True  # 0 requests per unit
 
 
 def _reset(shown: Shown, decision: Decision) -> bytes:

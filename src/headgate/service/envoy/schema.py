@@ -20,6 +20,22 @@ message UInt64Value
   uint64 value 1
 message UInt32Value
   uint32 value 1
+file google/protobuf/struct.proto google.protobuf
+message Struct
+  repeated .google.protobuf.Struct.FieldsEntry fields 1
+message Struct.FieldsEntry map
+  string key 1
+  .google.protobuf.Value value 2
+message Value
+  .google.protobuf.NullValue null_value 1 kind
+  double number_value 2 kind
+  string string_value 3 kind
+  bool bool_value 4 kind
+  .google.protobuf.Struct struct_value 5 kind
+  .google.protobuf.ListValue list_value 6 kind
+enum NullValue NULL_VALUE
+message ListValue
+  repeated .google.protobuf.Value values 1
 file envoy/type/v3/ratelimit_unit.proto envoy.type.v3
 enum RateLimitUnit UNKNOWN SECOND MINUTE HOUR DAY MONTH YEAR WEEK
 file envoy/type/v3/token_bucket.proto envoy.type.v3
@@ -58,7 +74,7 @@ message RateLimitDescriptor.RateLimitOverride
   .envoy.type.v3.RateLimitUnit unit 2
 file envoy/service/ratelimit/v3/rls.proto envoy.service.ratelimit.v3
 import envoy/config/core/v3/base.proto envoy/extensions/common/ratelimit/v3/ratelimit.proto
-import google/protobuf/duration.proto
+import google/protobuf/duration.proto google/protobuf/struct.proto
 message RateLimitRequest
   string domain 1
   repeated .envoy.extensions.common.ratelimit.v3.RateLimitDescriptor descriptors 2
@@ -69,6 +85,7 @@ message RateLimitResponse
   repeated .envoy.config.core.v3.HeaderValue response_headers_to_add 3
   repeated .envoy.config.core.v3.HeaderValue request_headers_to_add 4
   bytes raw_body 5
+  .google.protobuf.Struct dynamic_metadata 6
 enum RateLimitResponse.Code UNKNOWN OK OVER_LIMIT
 message RateLimitResponse.RateLimit
   uint32 requests_per_unit 1
@@ -122,7 +139,8 @@ service Health
 """.replace("{quota}", "envoy.service.rate_limit_quota.v3")
 
 TYPES = {
-    "int64": 3, "uint64": 4, "int32": 5, "bool": 8, "string": 9, "bytes": 12, "uint32": 13,
+    "double": 1, "int64": 3, "uint64": 4, "int32": 5, "bool": 8, "string": 9, "bytes": 12,
+    "uint32": 13,
 }  # fmt: skip
 MESSAGE, ENUM = 11, 14
 

@@ -18,6 +18,7 @@ class Code:
     UNIMPLEMENTED = 12
     INTERNAL = 13
     UNAVAILABLE = 14
+    UNAUTHENTICATED = 16
 
 
 class GrpcError(Exception):
