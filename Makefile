@@ -64,6 +64,7 @@ sanitize: $(VENV)/ready
 		LD_PRELOAD="$$(cc -print-file-name=libasan.so) $$(cc -print-file-name=libubsan.so)" \
 		$(CURDIR)/$(BIN)/python -m pytest -p no:cacheprovider -n 2 tests/contract \
 		tests/unit/test_memory_store.py tests/unit/test_compiled.py tests/unit/test_zone_store.py \
+		tests/unit/test_zone_inside.py \
 		tests/unit/test_zone_fuzz.py tests/unit/test_zone_processes.py tests/fault/test_table.py \
 		tests/fault/test_exact.py tests/property/test_forms.py
 

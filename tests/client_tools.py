@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -27,18 +25,11 @@ from headgate.stores.client.codec import (
     encode_decisions,
     encode_own,
 )
+from servers import Killable, free_port
 
-__all__ = ["Decider", "Process", "Service", "asked", "free_port"]
+__all__ = ["Decider", "Process", "Service", "asked"]
 
 Answer = tuple[int, bytes]
-
-
-def free_port() -> int:
-    """A port that nobody uses."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 async def asked(receive: Any) -> bytes:
@@ -148,7 +139,7 @@ class Service:
     def close(self) -> None:
         self.server.should_exit = True
         self.server.force_exit = True  # kept connections are no reason to wait
-        self.thread.join(20)
+        self.thread.join(60)
         assert not self.thread.is_alive()
 
     def __enter__(self) -> Service:
@@ -158,12 +149,11 @@ class Service:
         self.close()
 
 
-class Process:
+class Process(Killable):
     """The same in a process, to be killed or stopped; it begins with an empty store each time."""
 
     def __init__(self) -> None:
         self.port = free_port()
-        self.process: subprocess.Popen[bytes] | None = None
         self.start()
 
     @property
@@ -179,21 +169,10 @@ class Process:
 
     def kill(self) -> None:
         """As kill -9 does."""
+        super().kill()
         assert self.process is not None
-        self.process.kill()
-        self.process.wait()
         assert self.process.stdout is not None
         self.process.stdout.close()
-
-    def stop(self) -> None:
-        """Stop it in its tracks."""
-        assert self.process is not None
-        self.process.send_signal(signal.SIGSTOP)
-
-    def go_on(self) -> None:
-        """Let it go on."""
-        assert self.process is not None
-        self.process.send_signal(signal.SIGCONT)
 
     def close(self) -> None:
         if self.process is not None and self.process.poll() is None:

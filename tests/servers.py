@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Cluster", "Server", "free_port", "until"]
+__all__ = ["Cluster", "Killable", "Server", "free_port", "until"]
 
 
 def binary(name: str) -> str:
@@ -43,7 +43,7 @@ def free_port() -> int:
             return port
 
 
-def until(true: Callable[[], Any], seconds: float = 10.0, what: str = "it did not happen") -> Any:
+def until(true: Callable[[], Any], seconds: float = 60.0, what: str = "it did not happen") -> Any:
     """Wait until something is true, and return it."""
     end = time.monotonic() + seconds
     while True:
@@ -62,7 +62,29 @@ def _redis_errors() -> tuple[type[Exception], ...]:
     return (redis.RedisError,)
 
 
-class Server:
+class Killable:
+    """A program that is killed, stopped, and let go on."""
+
+    process: subprocess.Popen[bytes] | None = None
+
+    def kill(self) -> None:
+        """As kill -9 does."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> None:
+        """Stop it in its tracks, as SIGSTOP does."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """Let it go on."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGCONT)
+
+
+class Server(Killable):
     """One redis-server, started anew in a folder of its own."""
 
     def __init__(self, *options: str, port: int | None = None) -> None:
@@ -70,7 +92,6 @@ class Server:
         self.folder = Path(tempfile.mkdtemp(prefix="headgate-redis-"))
         self.socket = str(self.folder / "redis.sock")
         self.options = options
-        self.process: subprocess.Popen[bytes] | None = None
         self.start()
 
     @property
@@ -97,23 +118,7 @@ class Server:
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log)
         with self.client(socket_timeout=1) as client:
-            until(client.ping, 20, "the server did not start")
-
-    def kill(self) -> None:
-        """As kill -9 does."""
-        assert self.process is not None
-        self.process.kill()
-        self.process.wait()
-
-    def stop(self) -> None:
-        """Stop it in its tracks, as SIGSTOP does."""
-        assert self.process is not None
-        self.process.send_signal(signal.SIGSTOP)
-
-    def go_on(self) -> None:
-        """Let a stopped server go on."""
-        assert self.process is not None
-        self.process.send_signal(signal.SIGCONT)
+            until(client.ping, 60, "the server did not start")
 
     def close(self) -> None:
         """Kill it and take its folder away."""
@@ -143,7 +148,7 @@ class Cluster:
         for server in self.servers:
             with server.client(decode_responses=True) as client:
                 settled = partial(_settled, client, count)
-                until(settled, 30, "the cluster did not come up")
+                until(settled, 60, "the cluster did not come up")
 
     @property
     def url(self) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from benchmarks import asgi, breaker, far, policy
@@ -43,7 +44,6 @@ class Scenario:
     """The algorithms it is about; all if there are none."""
     far: str = ""
     """The way of asking a Redis that it is about; none if everything is in memory."""
-
     ways: Collection[str] = ()
     """What it measures in place of algorithms, if it is about something else."""
 
@@ -71,156 +71,92 @@ class Scenario:
 _OURS = tuple(name for name, entry in BY_NAME.items() if entry.ours)
 _COMPILED = ("headgate",)
 
+# What the scenarios of a family have in common.
+_speed = partial(Scenario, rounds=3, yardstick="clock reads")
+_zone = partial(Scenario, rounds=3, yardstick="hits in memory", only=_COMPILED, algorithms=CORE)
+_call = partial(Scenario, rounds=2, yardstick="clock reads", only=_OURS)
+_script = partial(Scenario, rounds=3, yardstick="of evalsha")
+_near = partial(Scenario, yardstick="hits in memory", far="near")
+
 SCENARIOS = {
-    "hot-allowed": Scenario(
-        "one hot key, every hit allowed", speed.hot_allowed, rounds=3, yardstick="clock reads"
+    # In memory.
+    "hot-allowed": _speed("one hot key, every hit allowed", speed.hot_allowed),
+    "hot-refused": _speed("one hot key, every hit refused", speed.hot_refused, needs_refusal=True),
+    "many-keys": _speed(
+        "100,000 keys in random order", speed.many_keys, yardstick="dict updates", needs_keys=True
     ),
-    "hot-refused": Scenario(
-        "one hot key, every hit refused",
-        speed.hot_refused,
-        rounds=3,
-        yardstick="clock reads",
-        needs_refusal=True,
+    "hit-many": _speed(
+        "hit_many on 10,000 keys, beside a hit for each", batch.hit_many,
+        yardstick="of hit", only=_OURS, algorithms=CORE,
     ),
-    "many-keys": Scenario(
-        "100,000 keys in random order",
-        speed.many_keys,
-        rounds=3,
-        yardstick="dict updates",
-        needs_keys=True,
+    # In a zone.
+    "zone-allowed": _zone(
+        "a zone, one hot key, allowed, beside the same hit in memory", zone.allowed
     ),
-    "hit-many": Scenario(
-        "hit_many on 10,000 keys, beside a hit for each",
-        batch.hit_many,
-        rounds=3,
-        yardstick="of hit",
-        only=_OURS,
-        algorithms=CORE,
+    "zone-refused": _zone(
+        "a zone, one hot key, refused, beside the same hit in memory", zone.refused
     ),
-    "zone-allowed": Scenario(
-        "a zone, one hot key, allowed, beside the same hit in memory",
-        zone.allowed,
-        rounds=3,
-        yardstick="hits in memory",
-        only=_COMPILED,
-        algorithms=CORE,
-    ),
-    "zone-refused": Scenario(
-        "a zone, one hot key, refused, beside the same hit in memory",
-        zone.refused,
-        rounds=3,
-        yardstick="hits in memory",
-        only=_COMPILED,
-        algorithms=CORE,
-    ),
-    "zone-two": Scenario(
-        "a zone, two processes on one hot key, beside one alone",
-        zone.two_processes,
-        rounds=3,
+    "zone-two": _zone(
+        "a zone, two processes on one hot key, beside one alone", zone.two_processes,
         yardstick="of one alone",
-        only=_COMPILED,
-        algorithms=CORE,
     ),
+    # Exactness and memory.
     "threads": Scenario(
-        "4 threads on one key, 40,000 hits for 20,000 places",
-        threads.exactness,
-        rounds=2,
+        "4 threads on one key, 40,000 hits for 20,000 places", threads.exactness, rounds=2,
         needs_refusal=True,
     ),
     "memory": Scenario("memory per key", memory.per_key, rounds=1, needs_keys=True),
     "users": Scenario(
-        "memory of a million users, the text of their keys apart",
-        users.growth,
-        rounds=1,
-        only=_OURS,
-        algorithms=users.ALGORITHMS,
+        "memory of a million users, the text of their keys apart", users.growth, rounds=1,
+        only=_OURS, algorithms=users.ALGORITHMS,
     ),
-    "asgi": Scenario(
-        "what a limit adds to a call of an ASGI application, beside what others add",
-        asgi.added,
-        rounds=2,
-        yardstick="clock reads",
-        only=_OURS,
+    # What is added to a call.
+    "asgi": _call(
+        "what a limit adds to a call of an ASGI application, beside what others add", asgi.added,
         ways=asgi.ALGORITHMS,
     ),
-    "breaker": Scenario(
-        "what a closed breaker adds to a call, beside what others add",
-        breaker.added,
-        rounds=2,
-        yardstick="bare calls",
-        only=_OURS,
-        ways=breaker.WAYS,
+    "breaker": _call(
+        "what a closed breaker adds to a call, beside what others add", breaker.added,
+        yardstick="bare calls", ways=breaker.WAYS,
     ),
-    "rules": Scenario(
-        "a match among 10,000 rules, beside one among 10",
-        rules.matching,
-        rounds=1,
-        yardstick="of 10",
-        only=_COMPILED,
-        ways=rules.WAYS,
+    "rules": _call(
+        "a match among 10,000 rules, beside one among 10", rules.matching, rounds=1,
+        yardstick="of 10", only=_COMPILED, ways=rules.WAYS,
     ),
-    "policy": Scenario(
+    "policy": _call(
         "a call through breaker, bulkhead, time limit and fallback, beside the breaker alone",
-        policy.beside_breaker,
-        rounds=3,
-        yardstick="of the breaker",
-        only=_OURS,
+        policy.beside_breaker, rounds=3, yardstick="of the breaker", ways=policy.WAYS,
+    ),
+    "retry": _call(
+        "what a retry adds to a call that goes well, beside what others add", policy.retry_adds,
         ways=policy.WAYS,
     ),
-    "retry": Scenario(
-        "what a retry adds to a call that goes well, beside what others add",
-        policy.retry_adds,
-        rounds=2,
-        yardstick="clock reads",
-        only=_OURS,
-        ways=policy.WAYS,
-    ),
-    "redis-sync": Scenario(
+    # On Redis.
+    "redis-sync": _script(
         "Redis, one thread, beside redis-py's evalsha of a script that does nothing",
-        redis_speed.sync,
-        rounds=3,
-        yardstick="of evalsha",
-        far="sync",
+        redis_speed.sync, far="sync",
     ),
-    "redis-three": Scenario(
+    "redis-three": _script(
         "Redis, three limits at once, beside one evalsha of a script that does nothing",
-        redis_speed.sync,
-        rounds=3,
-        yardstick="of evalsha",
-        far="three",
+        redis_speed.sync, far="three",
     ),
     "redis-async": Scenario(
-        "Redis, 64 tasks, beside 64 tasks of redis-py's asyncio INCR",
-        redis_speed.tasks,
-        rounds=2,
-        yardstick="of INCR",
-        far="async",
+        "Redis, 64 tasks, beside 64 tasks of redis-py's asyncio INCR", redis_speed.tasks,
+        rounds=2, yardstick="of INCR", far="async",
     ),
-    "redis-lease": Scenario(
-        "Redis, a leased hot key, beside the same hit in memory",
-        redis_near.lease,
-        rounds=2,
-        yardstick="hits in memory",
-        far="near",
+    "redis-lease": _near(
+        "Redis, a leased hot key, beside the same hit in memory", redis_near.lease, rounds=2
     ),
-    "redis-refused": Scenario(
+    "redis-refused": _near(
         "Redis, a hot key known to be over its limit, beside the same hit in memory",
-        redis_near.refused,
-        rounds=3,
-        yardstick="hits in memory",
-        far="near",
+        redis_near.refused, rounds=3,
     ),
     "redis-server-work": Scenario(
         "Redis, the server's own time for a decision, beside a script of INCR and EXPIRE",
-        redis_inside.work,
-        rounds=3,
-        yardstick="of INCR+EXPIRE",
-        far="work",
+        redis_inside.work, rounds=3, yardstick="of INCR+EXPIRE", far="work",
     ),
     "redis-memory": Scenario(
-        "Redis, the server's memory for a key of twelve characters",
-        redis_inside.memory,
-        rounds=1,
-        far="memory",
+        "Redis, the server's memory for a key of twelve characters", redis_inside.memory,
+        rounds=1, far="memory",
     ),
-}
+}  # fmt: skip

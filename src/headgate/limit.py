@@ -110,13 +110,11 @@ class Limit:
                 if concurrent
                 else f"{algorithm} needs a window: per=60 or per='minute'",
             )
-        natural = None
-        if given.get("calendar") or tz is not None:
-            natural = span
-            if natural is None:
-                raise BadOption(
-                    "per", "a calendar window is one second, minute, hour, day, week, month or year"
-                )
+        natural = span if given.get("calendar") or tz is not None else None
+        if natural is None and tz is not None:
+            raise BadOption(
+                "per", "a calendar window is one second, minute, hour, day, week, month or year"
+            )
         if (natural is not None) + (anchor is not None) + bool(first_hit) > 1:
             option = "anchor" if anchor is not None else "first_hit"
             raise BadOption(option, "a window has one start: choose tz, anchor or first-hit")
@@ -129,22 +127,20 @@ class Limit:
                 "amount": options.whole(amount, "amount", 1),
                 "window": window,
                 "algorithm": algorithm,
-                "burst": None
-                if burst is None
-                else options.whole(burst, "burst", algorithm != "leaky-bucket"),
-                "initial": None if initial is None else options.whole(initial, "initial", 0),
+                "burst": _whole(burst, "burst", algorithm != "leaky-bucket"),
+                "initial": _whole(initial, "initial", 0),
                 "refill": calendar.duration(refill, "refill") if refill is not None else 0,
                 "debt": bool(debt),
-                "cells": None if cells is None else options.whole(cells, "cells", 1),
-                "queue": None if queue is None else options.whole(queue, "queue", 0),
-                "delay": 0 if delay is None else options.whole(delay, "delay", 0),
+                "cells": _whole(cells, "cells", 1),
+                "queue": _whole(queue, "queue", 0),
+                "delay": _whole(delay, "delay", 0) or 0,
                 "nodelay": bool(nodelay),
                 "tz": calendar.zone_name(tz) if tz is not None else ("UTC" if natural else None),
                 "anchor": calendar.instant(anchor) if anchor is not None else None,
                 "first_hit": bool(first_hit),
                 "calendar": natural,
                 "warm_up": calendar.duration(warm_up, "warm_up") if warm_up is not None else 0,
-                "cold": 3 if cold is None else options.whole(cold, "cold", 1),
+                "cold": _whole(cold, "cold", 1) or 3,
                 "soft": options.whole(soft, "soft", 0),
                 "elastic": options.whole(elastic, "elastic", 0),
                 "lease": bool(lease),
@@ -248,6 +244,11 @@ class Limit:
 
     def __reduce__(self) -> tuple[object, ...]:
         return _restored, (self.text, self.id)
+
+
+def _whole(value: int | None, option: str, least: int) -> int | None:
+    """A whole number, if it was said."""
+    return None if value is None else options.whole(value, option, least)
 
 
 _DERIVED = ("id", "kernels", "text", "tick")

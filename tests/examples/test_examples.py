@@ -170,7 +170,7 @@ def run_in(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, *arguments],
         cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
-        capture_output=True, text=True, encoding="utf-8", timeout=60, check=False,
+        capture_output=True, text=True, encoding="utf-8", timeout=300, check=False,
     )  # fmt: skip
 
 

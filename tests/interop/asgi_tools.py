@@ -13,10 +13,23 @@ import uvicorn
 
 from headgate import ManualClock
 
-__all__ = ["BROWSER", "START", "Served", "called", "clock", "http_scope", "rules_text", "ws_scope"]
+__all__ = [
+    "BROWSER",
+    "ONE",
+    "START",
+    "Served",
+    "called",
+    "clock",
+    "codes",
+    "hello",
+    "http_scope",
+    "rules_text",
+    "ws_scope",
+]
 
 START = 1_000_000.0
 BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+ONE = '{"name": "one", "limit": "1 concurrent"}'
 
 
 def clock() -> ManualClock:
@@ -56,19 +69,19 @@ class Served:
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
         """Do something in the server's event loop."""
         assert self._loop is not None  # after a call
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(20)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
 
     @contextlib.contextmanager
     def client(self, app: Any, **options: Any) -> Iterator[httpx.Client]:
         """A client of an application."""
         self.app = app
-        with httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=20, **options) as made:
+        with httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=60, **options) as made:
             yield made
 
     def close(self) -> None:
         """Stop it."""
         self.server.should_exit = True
-        self.thread.join(20)
+        self.thread.join(60)
         assert not self.thread.is_alive()
 
 
@@ -105,3 +118,15 @@ def called(app: Any, scope: dict[str, Any], *received: dict[str, Any]) -> list[d
 
     asyncio.run(app(scope, receive, send))
     return sent
+
+
+async def hello(scope: Any, receive: Any, send: Any) -> None:
+    """An application that says hello."""
+    headers = [(b"content-type", b"text/plain"), (b"x-own", b"1")]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": b"hello"})
+
+
+def codes(client: Any, path: str, count: int, **more: Any) -> list[int]:
+    """What a path answers, asked so often."""
+    return [client.get(path, **more).status_code for _ in range(count)]

@@ -13,7 +13,7 @@ from headgate.integrations.celery import limit_tasks
 URL = os.environ["BROKER_URL"]
 app = Celery("workers", broker=URL)
 app.conf.update(worker_hijack_root_logger=False, task_ignore_result=True)
-limit_tasks(app, "5/hour fixed-window", store=f"{URL}?budget=10s", on_refusal="raise")
+limit_tasks(app, "5/30d fixed-window", store=f"{URL}?budget=10s", on_refusal="raise")
 
 
 @app.task(name="step", acks_late=True)  # type: ignore[untyped-decorator] # celery has no types

@@ -119,7 +119,7 @@ def asked(
     """What a server answers to calls: `("GET", "/a")`, with headers or not, or seconds to wait."""
     answers = []
     alone = httpx.Limits(max_keepalive_connections=0)  # a server may hang up after an error
-    with httpx.Client(base_url=url, timeout=10, limits=alone) as client:
+    with httpx.Client(base_url=url, timeout=60, limits=alone) as client:
         for call in calls:
             if isinstance(call, int | float):
                 clock.advance(call)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
 import django
@@ -15,11 +16,24 @@ from django.core.handlers.asgi import ASGIHandler
 from django.core.handlers.wsgi import WSGIHandler
 from django.http import HttpResponse
 from django.test.utils import override_settings
-from wsgi_tools import Client, serving
+from wsgi_tools import Client, Stage, serving
 
-__all__ = ["MIDDLEWARE", "People", "configured", "served", "serving_async"]
+__all__ = [
+    "KINDS",
+    "MIDDLEWARE",
+    "WHO",
+    "People",
+    "answering",
+    "async_blocks",
+    "awaited",
+    "configured",
+    "served",
+    "serving_async",
+]
 
 MIDDLEWARE = "headgate.integrations.django.RateLimitMiddleware"
+WHO = "django_tools.People"
+KINDS = ("wsgi", "asgi")
 
 if not settings.configured:  # something else in this process may have done it
     settings.configure(SECRET_KEY="not a secret", LOGGING_CONFIG=None)
@@ -68,7 +82,7 @@ def serving_async(app: Any) -> Iterator[Client]:
         yield Client(server.servers[0].sockets[0].getsockname()[1])
     finally:
         server.should_exit = True
-        thread.join(20)
+        thread.join(60)
         assert not thread.is_alive()
 
 
@@ -136,3 +150,33 @@ class People:
             return await get_response(request)
 
         return awaited
+
+
+async def async_blocks(stage: Stage) -> AsyncIterator[bytes]:
+    """The stage's blocks, for tasks."""
+    try:
+        yield b"one\n"
+        while not stage.go.is_set():
+            await asyncio.sleep(0.005)
+        yield b"two\n"
+    finally:
+        stage.closed.append("stream")
+
+
+def answering(text: str = "hello") -> Any:
+    """A view that says the same to everybody."""
+
+    def view(request: Any, **params: Any) -> HttpResponse:
+        return HttpResponse(text)
+
+    return view
+
+
+def awaited(text: str = "hello") -> Any:
+    """The same for tasks."""
+
+    async def view(request: Any, **params: Any) -> HttpResponse:
+        await asyncio.sleep(0)
+        return HttpResponse(text)
+
+    return view

@@ -39,7 +39,7 @@ class Running:
     def close(self) -> None:
         """Stop it."""
         self.server.should_exit = True
-        self.thread.join(20)
+        self.thread.join(60)
         assert not self.thread.is_alive()
 
 
@@ -95,7 +95,7 @@ class Raw:
     """A connection on which bytes are written as they are."""
 
     def __init__(self, port: int) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=10)
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=60)
 
     def send(self, data: bytes) -> None:
         """Send bytes."""
@@ -153,7 +153,7 @@ def raw_upstream(answer: Callable[[socket.socket], None]) -> Iterator[int]:
         with contextlib.suppress(OSError):
             while True:
                 connection = listener.accept()[0]
-                connection.settimeout(10)
+                connection.settimeout(60)
                 threading.Thread(target=handle, args=(connection,), daemon=True).start()
 
     def handle(connection: socket.socket) -> None:
@@ -168,10 +168,10 @@ def raw_upstream(answer: Callable[[socket.socket], None]) -> Iterator[int]:
         with contextlib.suppress(OSError):
             listener.shutdown(socket.SHUT_RDWR)
         listener.close()
-        thread.join(10)
+        thread.join(60)
 
 
-def until(condition: Callable[[], Any], seconds: float = 10.0) -> None:
+def until(condition: Callable[[], Any], seconds: float = 60.0) -> None:
     """Wait for something that is about to be."""
     tick = threading.Event()
     for _ in range(int(seconds / 0.005)):

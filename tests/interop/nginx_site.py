@@ -22,7 +22,7 @@ SHIPPED = Path(__file__).parents[2] / "examples" / "nginx"
 class Site:
     """nginx with the shipped configuration, an upstream, and headgate, here or at another port."""
 
-    def __init__(self, folder: Path, rules: str, headgate: int = 0) -> None:
+    def __init__(self, folder: Path, rules: str, headgate: int = 0, patience: str = "30s") -> None:
         self.clock: ManualClock = clock()
         self.headgate, self.upstream, self.port = Served(), Upstream(), free_port()
         self._rules = rules
@@ -36,9 +36,9 @@ class Site:
         more = (SHIPPED / "headgate.conf").read_text()
         for old in ("100ms", "250ms"):  # a busy machine must not look like a limiter that is down
             assert old in more
-            more = more.replace(old, "1s")
+            more = more.replace(old, patience)
         self.nginx = Nginx(folder, config, **{"headgate.conf": more})
-        self.client = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=20)
+        self.client = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=60)
 
     def renew(self) -> None:
         """Forget all counts."""
@@ -55,7 +55,7 @@ class Site:
 
     def sent(self, text: str) -> bytes:
         """The answer to a request written by hand."""
-        with socket.create_connection(("127.0.0.1", self.port), 10) as connection:
+        with socket.create_connection(("127.0.0.1", self.port), 60) as connection:
             connection.sendall(text.replace("\n", "\r\n").encode("latin-1"))
             answer = b""
             while piece := connection.recv(65536):

@@ -14,6 +14,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from servers import free_port  # nginx cannot be asked which it was given
+
 __all__ = ["HEAD", "Nginx", "Upstream", "free_port", "nginx_binary", "settled"]
 
 HEAD = """\
@@ -35,13 +37,6 @@ def nginx_binary() -> str:
     return str(found[0].joinpath("nginx"))
 
 
-def free_port() -> int:
-    """A port that nobody listens on: nginx cannot be asked which it was given."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
-
-
 def settled(http: str) -> str:
     """A whole configuration from what stands in http {}."""
     return f"{HEAD}http {{\naccess_log off;\n{TEMPORARY}{http}\n}}\n"
@@ -59,7 +54,7 @@ class Nginx:
 
     def test(self) -> str:
         """What `nginx -t` says; an error if it is not content."""
-        done = subprocess.run([*self._arguments, "-t"], capture_output=True, text=True, timeout=20)
+        done = subprocess.run([*self._arguments, "-t"], capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, done.stderr
         return done.stderr
 
@@ -74,13 +69,13 @@ class Nginx:
         finally:
             self.process.send_signal(signal.SIGTERM)
             try:
-                self.process.wait(10)
+                self.process.wait(60)
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
 
     def _wait(self, port: int) -> None:
-        end = time.monotonic() + 20
+        end = time.monotonic() + 60
         assert self.process is not None
         while time.monotonic() < end:
             assert self.process.poll() is None, self.log()

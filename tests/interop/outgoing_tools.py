@@ -103,7 +103,7 @@ def _handler(provider: Provider) -> type[BaseHTTPRequestHandler]:
             elif path == "/slow":
                 self._send(200, {"Transfer-Encoding": "chunked"}, None)
                 self.wfile.write(b"5\r\nfirst\r\n")
-                provider.go.wait(10)
+                provider.go.wait(60)
                 self.wfile.write(b"6\r\nsecond\r\n0\r\n\r\n")
             elif path == "/broken":
                 self._send(200, {"Content-Length": "100"}, None)
@@ -150,7 +150,7 @@ def walking(clock: ManualClock) -> Iterator[None]:
 
 def eventually(true: Callable[[], Any], what: str = "it did not happen") -> None:
     """Wait for what another thread does."""
-    end = time.monotonic() + 10
+    end = time.monotonic() + 60
     while not true():
         assert time.monotonic() < end, what
         time.sleep(0.002)

@@ -3,89 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import json
-from collections.abc import AsyncIterator, Callable, Coroutine
-from functools import wraps
 from pathlib import Path
-from typing import Any, ParamSpec
 
 import aiohttp
 import pytest
 from aiohttp import web
+from aiohttp_tools import app_of, gate_of, got, hello, runs, serving
 
-from headgate import AsyncGate, Facts, ManualClock
-from headgate.gate import AsyncPermit
-from headgate.integrations.aiohttp_server import limited, rate_limit, tell
-from headgate.rules.sources import FileSource
-from servers import Server, free_port
+from headgate import ManualClock
+from headgate.integrations.aiohttp_server import limited, rate_limit
+from servers import Server
 
-P = ParamSpec("P")
 BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
-
-
-def runs(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
-    """A test that is a task."""
-
-    @wraps(test)
-    def ran(*args: P.args, **words: P.kwargs) -> None:
-        asyncio.run(asyncio.wait_for(test(*args, **words), 20))
-
-    return ran
-
-
-async def hello(request: web.Request) -> web.Response:
-    return web.Response(text="hello")
-
-
-def app_of(*routes: tuple[str, Any]) -> web.Application:
-    """An application that says hello everywhere else."""
-    app = web.Application()
-    for path, handler in routes:
-        app.router.add_route("*", path, handler)
-    app.router.add_route("*", "/{rest:.*}", hello)
-    return app
-
-
-@contextlib.asynccontextmanager
-async def serving(app: web.Application, **more: Any) -> AsyncIterator[aiohttp.ClientSession]:
-    """An application on a port of its own, and a client of it."""
-    runner = web.AppRunner(app, access_log=None, **more)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    base = "http://{}:{}".format(*runner.addresses[0][:2])
-    try:
-        async with aiohttp.ClientSession(base) as client:
-            yield client
-    finally:
-        await runner.cleanup()
-
-
-async def got(client: aiohttp.ClientSession, path: str = "/", **more: Any) -> int:
-    """The status of a call whose body has been read."""
-    async with client.request(more.pop("method", "GET"), path, **more) as answer:
-        await answer.read()
-        return answer.status
-
-
-async def until(true: Callable[[], object]) -> None:
-    """Let other tasks run until something is true."""
-    for _ in range(1000):
-        if true():
-            return
-        await asyncio.sleep(0.005)
-    raise AssertionError("it did not happen")
-
-
-def rules(*given: dict[str, Any]) -> str:
-    """A rules file, as text."""
-    named = [{"name": f"rule{place}", **rule} for place, rule in enumerate(given)]
-    return json.dumps({"version": 1, "rules": named})
-
-
-def gate_of(*given: dict[str, Any], **more: Any) -> AsyncGate:
-    """A gate whose clock stands still."""
-    return AsyncGate(rules(*given), clock=ManualClock(1_000_000), **more)
 
 
 # -- what is said
@@ -315,186 +244,6 @@ async def test_only_failures_count() -> None:
             assert await got(client, right) == 429
 
 
-# -- what is held, and until when
-
-
-@pytest.fixture
-def ends(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """How calls ended: each time that something held was given back."""
-    found: list[str] = []
-    release = AsyncPermit.release
-
-    async def noted(permit: AsyncPermit, outcome: str = "success") -> bool:
-        if permit:
-            found.append(outcome)
-        return await release(permit, outcome)
-
-    monkeypatch.setattr(AsyncPermit, "release", noted)
-    return found
-
-
-def one_place(*routes: tuple[str, Any], **more: Any) -> web.Application:
-    """An application that answers one call at a time."""
-    app = app_of(*routes)
-    rate_limit(app, gate=gate_of({"limit": "1 concurrent"}), **more)
-    return app
-
-
-@runs
-async def test_a_place_comes_back_after_each_end(ends: list[str]) -> None:
-    async def broken(request: web.Request) -> web.Response:
-        raise ZeroDivisionError
-
-    async def away(request: web.Request) -> web.Response:
-        raise web.HTTPFound("/")
-
-    async def nothing(request: web.Request) -> None:
-        return None
-
-    async def bytes_then_broken(request: web.Request) -> web.Response:
-        async def content() -> AsyncIterator[bytes]:
-            yield b"x"
-            raise ZeroDivisionError
-
-        return web.Response(body=content())
-
-    routes = (("/broken", broken), ("/away", away), ("/nothing", nothing))
-    async with serving(one_place(*routes, ("/half", bytes_then_broken))) as client:
-        assert await got(client) == 200
-        assert await got(client, "/broken") == 500
-        assert await got(client, "/away", allow_redirects=False) == 302
-        assert await got(client, "/nothing") == 500
-        with contextlib.suppress(aiohttp.ClientError):
-            await got(client, "/half")
-        assert await got(client) == 200
-    assert ends == ["success", "failure", "success", "failure", "failure", "success"]
-
-
-@runs
-async def test_a_place_is_held_while_the_handler_runs(ends: list[str]) -> None:
-    entered, go = asyncio.Event(), asyncio.Event()
-
-    async def slow(request: web.Request) -> web.Response:
-        entered.set()
-        await go.wait()
-        return web.Response()
-
-    async with serving(one_place(("/slow", slow))) as client:
-        slowly = asyncio.create_task(got(client, "/slow"))
-        await entered.wait()
-        assert await got(client) == 429
-        assert not ends
-        go.set()
-        assert await slowly == 200
-        assert await got(client) == 200
-    assert ends == ["success", "success"]
-
-
-async def streamed(request: web.Request, content: AsyncIterator[bytes]) -> web.StreamResponse:
-    """A response that the handler itself sends."""
-    response = web.StreamResponse()
-    await response.prepare(request)
-    async for data in content:
-        await response.write(data)
-    return response
-
-
-async def as_a_body(request: web.Request, content: AsyncIterator[bytes]) -> web.StreamResponse:
-    """A response that is sent after the handler has returned."""
-    return web.Response(body=content)
-
-
-@pytest.mark.parametrize("send", [streamed, as_a_body])
-@runs
-async def test_a_place_is_held_until_a_stream_ends(send: Any, ends: list[str]) -> None:
-    go = asyncio.Event()
-
-    async def stream(request: web.Request) -> web.StreamResponse:
-        async def content() -> AsyncIterator[bytes]:
-            yield b"first"
-            await go.wait()
-            yield b"last"
-
-        response: web.StreamResponse = await send(request, content())
-        return response
-
-    async with serving(one_place(("/stream", stream))) as client:
-        async with client.get("/stream") as answer:
-            assert "RateLimit" in answer.headers
-            assert await answer.content.readexactly(5) == b"first"
-            assert await got(client) == 429
-            assert not ends
-            go.set()
-            assert await answer.read() == b"last"
-        assert await got(client) == 200
-    assert ends == ["success", "success"]
-
-
-@pytest.mark.parametrize("send", [streamed, as_a_body])
-@pytest.mark.parametrize("cancels", [False, True])
-@runs
-async def test_a_client_that_leaves_a_stream(send: Any, cancels: bool, ends: list[str]) -> None:
-    async def stream(request: web.Request) -> web.StreamResponse:
-        async def content() -> AsyncIterator[bytes]:
-            while True:
-                yield b"x" * 1000
-                await asyncio.sleep(0.001)
-
-        response: web.StreamResponse = await send(request, content())
-        return response
-
-    app = one_place(("/stream", stream))
-    async with serving(app, handler_cancellation=cancels) as client:
-        async with client.get("/stream") as answer:
-            await answer.content.readexactly(5)
-            assert await got(client) == 429
-            answer.close()
-        await until(lambda: ends)
-        assert await got(client) == 200
-    assert len(ends) == 2
-
-
-@runs
-async def test_a_client_that_leaves_before_the_answer(ends: list[str]) -> None:
-    entered = asyncio.Event()
-
-    async def stuck(request: web.Request) -> web.Response:
-        entered.set()
-        await asyncio.sleep(3600)
-        return web.Response()
-
-    async with serving(one_place(("/stuck", stuck)), handler_cancellation=True) as client:
-        leaving = asyncio.create_task(got(client, "/stuck"))
-        await entered.wait()
-        leaving.cancel()
-        await until(lambda: ends)
-        assert await got(client) == 200
-    assert ends == ["ignored", "success"]
-
-
-@runs
-async def test_a_websocket(ends: list[str]) -> None:
-    async def echo(request: web.Request) -> web.WebSocketResponse:
-        socket = web.WebSocketResponse()
-        await socket.prepare(request)
-        async for message in socket:
-            await socket.send_str(message.data)
-        return socket
-
-    async with serving(one_place(("/ws", echo))) as client:
-        async with client.ws_connect("/ws") as socket:
-            assert socket._response.headers["RateLimit"] == '"rule0";r=0'
-            await socket.send_str("hello")
-            assert await socket.receive_str() == "hello"
-            assert await got(client) == 429
-            with pytest.raises(aiohttp.WSServerHandshakeError, match="429"):
-                await client.ws_connect("/ws")
-            assert not ends
-        await until(lambda: ends)
-        assert await got(client) == 200
-    assert ends == ["success", "success"]
-
-
 # -- the decorator
 
 
@@ -536,38 +285,14 @@ async def test_the_decorator() -> None:
 
 
 @runs
-async def test_the_decorator_inside_the_middleware(ends: list[str]) -> None:
-    @limited("1 concurrent", key=())
-    async def stream(request: web.Request) -> web.StreamResponse:
-        async def content() -> AsyncIterator[bytes]:
-            yield b"x"
-            yield b"y"
-
-        return await streamed(request, content())
-
-    app, inner = web.Application(), app_of(("/stream", stream))
-    inner.on_response_prepare.append(tell)
-    app.add_subapp("/inner/", inner)
-    app.router.add_get("/stream", stream)
-    rate_limit(app, "3/minute")
-    async with serving(app) as client:
-        for path in ("/stream", "/inner/stream"):
-            async with client.get(path) as answer:
-                assert await answer.read() == b"xy"
-                told = answer.headers.getall("RateLimit-Policy")
-                assert told == ['"default";q=3;w=60', '"stream";q=1;qu="concurrent-requests"']
-    assert ends == ["success", "success"]
-
-
-@runs
 async def test_decorated_handlers_count_apart_on_one_store() -> None:
     with Server() as redis:
 
-        @limited("1/minute", store=redis.url)
+        @limited("1/minute", store=f"{redis.url}?budget=30s")
         async def one(request: web.Request) -> web.Response:
             return web.Response()
 
-        @limited("1/minute", store=redis.url)
+        @limited("1/minute", store=f"{redis.url}?budget=30s")
         async def two(request: web.Request) -> web.Response:
             return web.Response()
 
@@ -584,78 +309,3 @@ def test_what_is_given_must_fit() -> None:
     with pytest.raises(TypeError, match="belong to the gate"):
         limited(gate=gate_of({"limit": "1/day"}), store="redis://x")(hello)
     limited(gate=gate_of({"limit": "1/day"}))(hello)
-
-
-# -- the store and the rules
-
-
-@pytest.mark.parametrize(("on_error", "status"), [("allow", 200), ("deny", 429)])
-@runs
-async def test_a_dead_store(on_error: str, status: int) -> None:
-    app = app_of()
-    said = rules({"key": ["ip"], "limits": ["5/minute", "3 concurrent"], "on_error": on_error})
-    rate_limit(app, rules=said, store=f"redis://127.0.0.1:{free_port()}/0")
-    async with serving(app) as client:
-        assert [await got(client) for _ in range(9)] == [status] * 9
-
-
-@runs
-async def test_a_store_that_dies_in_the_middle_of_a_call(ends: list[str]) -> None:
-    with Server() as redis:
-
-        async def kill(request: web.Request) -> web.Response:
-            redis.kill()
-            return web.Response(text="served")
-
-        app = app_of(("/kill", kill))
-        said = rules({"limit": "1 concurrent", "on_error": "allow"})
-        rate_limit(app, rules=said, store=redis.url)
-        async with serving(app) as client:
-            assert await got(client) == 200
-            async with client.get("/kill") as answer:
-                assert (answer.status, await answer.text()) == (200, "served")
-            assert await got(client) == 200
-        assert ends[:2] == ["success", "success"]
-
-
-@runs
-async def test_places_on_a_redis_server() -> None:
-    with Server() as redis, redis.client() as keys:
-
-        def held() -> bool:
-            return bool(keys.dbsize() > before)
-
-        async def look(request: web.Request) -> web.Response:
-            assert held()
-            return web.Response()
-
-        app = app_of(("/look", look))
-        gate = rate_limit(app, "2 concurrent", store=f"{redis.url}?budget=5s")
-        await (await gate.check(Facts(ip="127.0.0.2"))).permit.release()
-        before = keys.dbsize()  # what the store keeps for itself
-        async with serving(app) as client:
-            for _ in range(3):
-                async with asyncio.TaskGroup() as group:
-                    pair = [group.create_task(got(client, "/look")) for _ in "12"]
-                assert [one.result() for one in pair] == [200, 200]
-                await until(lambda: not held())
-
-
-@runs
-async def test_rules_that_change(tmp_path: Path) -> None:
-    path = tmp_path / "rules.json"
-    path.write_text(rules({"limit": "1/day"}), encoding="utf-8")
-    app = app_of()
-    gate = AsyncGate(FileSource(path), clock=ManualClock(1_000_000))
-    rate_limit(app, gate=gate)
-    async with serving(app) as client:
-        assert [await got(client) for _ in "12"] == [200, 429]
-        path.write_text(rules({"limit": "3/day"}), encoding="utf-8")
-        await until(lambda: gate.status()["updates"] == 2)
-        assert [await got(client) for _ in "123"] == [200, 200, 429]
-        path.write_text("{", encoding="utf-8")
-        await until(lambda: gate.status()["last_error"])
-        assert await got(client) == 429
-        gate.reload(rules({"limit": "4/day"}))
-        assert [await got(client) for _ in "12"] == [200, 429]
-    await gate.close()

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from client_tools import Decider, Service, free_port
+from client_tools import Decider, Service
 from headgate import AsyncGate, Facts, LimitExceeded, StoreError, StoreUnavailable
 from headgate.client import AsyncClient, Client, Refused, Rejected, Verdict
 from headgate.client.verdicts import read_verdict, read_verdicts
@@ -20,6 +20,7 @@ from headgate.service.app import Service as HeadgateService
 from headgate.service.settings import Settings
 from headgate.stores import MemoryStore
 from headgate.telemetry import Telemetry
+from servers import free_port
 
 RULES = """
 {"version": 1, "rules": [
@@ -41,7 +42,7 @@ class Running:
 
     def __init__(self) -> None:
         self.gate = AsyncGate(RULES, store=MemoryStore())
-        settings = Settings(lease=0.6)
+        settings = Settings(lease=2.0)
         self.app = HeadgateService(self.gate, settings)
         self.decider = Decider()
         self.decider.apps = {
@@ -125,7 +126,7 @@ def test_hold_is_a_block(running: Running) -> None:
                 pass
             assert isinstance(caught.value, LimitExceeded)
             assert caught.value.verdict.rule == "export"
-            time.sleep(1.0)  # longer than its lease
+            time.sleep(2.5)  # longer than its lease
             assert not held.lost
             assert not client.peek(path="/export", user="u")
         assert client.peek(path="/export", user="u")
@@ -208,7 +209,7 @@ def test_names_awaited(running: Running) -> None:
             async with client.hold(path="/export", user="u") as held:
                 with pytest.raises(Refused):
                     await client.hold(path="/export", user="u").__aenter__()
-                await asyncio.sleep(1.0)  # longer than its lease
+                await asyncio.sleep(2.5)  # longer than its lease
                 assert not held.lost
                 assert not await client.peek(path="/export", user="u")
             verdict = await client.check(path="/export", user="u")
@@ -241,7 +242,7 @@ def test_a_cancelled_task_gives_its_permit_back(running: Running) -> None:
                 task.cancel()
                 with pytest.raises(asyncio.CancelledError):
                     await task
-                end = time.monotonic() + 5
+                end = time.monotonic() + 60
                 while not await client.peek(path="/export", user="u"):
                     assert time.monotonic() < end
                     await asyncio.sleep(0.01)
@@ -263,7 +264,7 @@ def test_nobody_listens(on_error: str, caplog: pytest.LogCaptureFixture) -> None
                 assert verdict.degraded
                 assert bool(verdict) is (on_error == "allow")
                 time.sleep(0.001)
-        assert time.monotonic() - begin < 5
+        assert time.monotonic() - begin < 60
         if on_error == "allow":
             assert [bool(one) for one in client.check_many([{"rule": "x"}] * 2)] == [True, True]
             with client.hold(rule="x") as held:
@@ -290,12 +291,12 @@ def test_somebody_else_answers(status: int, running: Running) -> None:
 
 
 def test_a_slow_service_ends_with_the_timeout(running: Running) -> None:
-    with running.client(timeout=0.1) as client:
+    with running.client(timeout=1.0) as client:
         assert not client.check(rule="api", key="k").degraded
-        running.slow = 2.0
+        running.slow = 60.0
         begin = time.monotonic()
         assert client.check(rule="api", key="k").degraded
-        assert time.monotonic() - begin < 1
+        assert time.monotonic() - begin < 20
 
 
 def test_a_forked_child_has_connections_of_its_own(running: Running) -> None:

@@ -49,7 +49,7 @@ def consume(server: Server, limit: str, wait: str, processes: int = 3) -> list[i
         )
         for place in range(processes)
     ]
-    return [int(process.communicate(timeout=30)[0]) for process in started]
+    return [int(process.communicate(timeout=60)[0]) for process in started]
 
 
 def group_of(server: Server) -> Any:
@@ -58,7 +58,7 @@ def group_of(server: Server) -> Any:
 
 
 def test_processes_share_a_rate(server: Server) -> None:
-    assert sum(consume(server, "20/hour fixed-window", "0")) == 20
+    assert sum(consume(server, "20/30d fixed-window", "0")) == 20
     # Nobody has fetched what it was not allowed to handle.
     group = group_of(server)
     assert group["pending"] == 0

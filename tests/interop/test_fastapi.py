@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import threading
 from collections.abc import AsyncIterator, Iterator
 from typing import Annotated, Any
 
 import pytest
-from asgi_tools import BROWSER, Served, called, clock, rules_text, ws_scope
+from asgi_tools import BROWSER, Served, called, clock, codes, rules_text, ws_scope
 from fastapi import APIRouter, Depends, FastAPI, HTTPException, Query, Request, Response, WebSocket
-from fastapi.responses import JSONResponse, StreamingResponse
+from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 
 from headgate import AsyncGate, Facts, LimitExceeded, Refused
 from headgate.integrations.fastapi import RateLimit, RateLimitMiddleware, install, limited
 from headgate.verdict import AsyncVerdict
-from servers import free_port, until
+from servers import free_port
 
-ONE = rules_text('{"name": "one", "limit": "1 concurrent"}')
-GUESS = rules_text('{"name": "guess", "key": ["ip"], "limit": "1/hour", "count": "failures"}')
 FIVE = RateLimit("5/minute", clock=clock())  # FastAPI looks for names in a function's module
 
 
@@ -34,10 +31,6 @@ def served() -> Iterator[Served]:
     server = Served()
     yield server
     server.close()
-
-
-def codes(client: Any, path: str, count: int, **more: Any) -> list[int]:
-    return [client.get(path, **more).status_code for _ in range(count)]
 
 
 class TestDependency:
@@ -170,104 +163,6 @@ class TestDependency:
     def test_a_name_is_needed_in_a_store(self) -> None:
         with pytest.raises(TypeError, match="a name of its own"):
             RateLimit("1/hour", store="redis://127.0.0.1:1/0")
-
-
-class TestFailuresAndPlaces:
-    @pytest.mark.parametrize("installed", [True, False])
-    @pytest.mark.parametrize("way", ["dependency", "decorator"])
-    @pytest.mark.parametrize("kind", ["response", "raise", "set"])
-    def test_only_failures_count(
-        self, served: Served, way: str, installed: bool, kind: str
-    ) -> None:
-        for status in (200, 401):
-            app = FastAPI()
-            if installed:
-                install(app)
-            words: Any = {"rules": GUESS, "clock": clock()}
-            if way == "decorator":
-                app.get("/")(limited(**words)(_endpoint(kind, status)))
-            else:
-                limit = Depends(RateLimit(**words))
-                app.get("/", dependencies=[limit])(_endpoint(kind, status))
-            with served.client(app) as client:
-                found = codes(client, "/", 3)
-            if status == 200 and way == "dependency" and not installed:
-                assert found == [200, 429, 429]  # what is not seen is not taken for a success
-            else:
-                assert found == ([200] * 3 if status == 200 else [401, 429, 429])
-
-    @pytest.mark.parametrize("installed", [True, False])
-    @pytest.mark.parametrize("way", ["dependency", "decorator"])
-    def test_places_are_held_until_the_body_ends(
-        self, served: Served, way: str, installed: bool
-    ) -> None:
-        go_on = threading.Event()
-
-        async def pieces() -> AsyncIterator[bytes]:
-            yield b"piece"
-            while not go_on.is_set():
-                await asyncio.sleep(0.005)
-            yield b"end"
-
-        async def stream() -> StreamingResponse:
-            return StreamingResponse(pieces())
-
-        app = FastAPI()
-        if installed:
-            install(app)
-        if way == "decorator":
-            app.get("/")(limited(rules=ONE)(stream))
-        else:
-            app.get("/", dependencies=[Depends(RateLimit(rules=ONE))])(stream)
-        with served.client(app) as client:
-            with client.stream("GET", "/") as first:
-                read = first.iter_bytes()
-                assert next(read) == b"piece"
-                assert client.get("/").status_code == 429
-                go_on.set()
-                assert b"".join(read) == b"end"
-            until(lambda: client.get("/").status_code == 200)
-            go_on.clear()
-            with client.stream("GET", "/") as second:
-                assert second.status_code == 200
-            until(lambda: _streams(client), what="the place did not come back")
-            go_on.set()
-
-    @pytest.mark.parametrize("way", ["dependency", "decorator"])
-    @pytest.mark.parametrize("error", [ZeroDivisionError(), HTTPException(404)])
-    def test_errors(self, served: Served, way: str, error: Exception) -> None:
-        app = FastAPI()
-
-        def broken() -> None:
-            raise error
-
-        if way == "decorator":
-            app.get("/")(limited(rules=ONE)(broken))
-        else:
-            app.get("/", dependencies=[Depends(RateLimit(rules=ONE))])(broken)
-        with served.client(app) as client:
-            # The server ends a connection after an error that nobody handled.
-            found = codes(client, "/", 3, headers={"connection": "close"})
-        assert len(set(found)) == 1
-
-
-def _endpoint(kind: str, status: int) -> Any:
-    """An endpoint that answers with a status, in one of three ways."""
-
-    async def login(response: Response) -> Any:
-        if kind == "raise" and status >= 400:
-            raise HTTPException(status)
-        if kind == "response":
-            return JSONResponse({}, status_code=status)
-        response.status_code = status
-        return {}
-
-    return login
-
-
-def _streams(client: Any) -> bool:
-    with client.stream("GET", "/") as answer:
-        return bool(answer.status_code == 200)
 
 
 class TestDecorator:

@@ -30,7 +30,7 @@ def upstream() -> Iterator[Upstream]:
 def fetched(url: str, **words: Any) -> tuple[float, int]:
     """Seconds for a response, and its size."""
     start = time.monotonic()
-    size = len(httpx.get(url, timeout=20, **words).content)
+    size = len(httpx.get(url, timeout=60, **words).content)
     return time.monotonic() - start, size
 
 
@@ -40,35 +40,39 @@ def test_the_bandwidth_of_responses(upstream: Upstream, pace: dict[str, str]) ->
     with gateway(upstream.url, download=Pace(**pace)) as front:  # type: ignore[arg-type] # words
         seconds, size = fetched(front.url)
     assert size == SIZE
-    assert 0.3 < seconds < 4  # 0.5 s less what passes at once
+    assert 0.3 < seconds < 30  # 0.5 s less what passes at once
 
 
 def test_the_bandwidth_of_requests(upstream: Upstream) -> None:
     upstream.app = answering()
     with gateway(upstream.url, upload=Pace("1MiB/second")) as front:
         start = time.monotonic()
-        assert httpx.post(front.url, content=bytes(SIZE)).text == "hello"
-        assert 0.3 < time.monotonic() - start < 4
+        assert httpx.post(front.url, content=bytes(SIZE), timeout=60).text == "hello"
+        assert 0.3 < time.monotonic() - start < 30
 
 
 def test_a_bandwidth_is_shared_by_all_of_a_key(upstream: Upstream) -> None:
     upstream.app = answering(bytes(SIZE // 2))
     pace = Pace("1MiB/second", key="header:x-tenant")
-    with gateway(upstream.url, download=pace) as front, ThreadPoolExecutor(4) as pool:
+    with gateway(upstream.url, download=pace) as front, ThreadPoolExecutor(2) as pool:
         start = time.monotonic()
         same = [pool.submit(fetched, front.url, headers={"X-Tenant": "a"}) for _ in range(2)]
-        other = pool.submit(fetched, front.url, headers={"X-Tenant": "b"})
-        free = pool.submit(fetched, front.url)
-        assert {each.result()[1] for each in (*same, other, free)} == {SIZE // 2}
-        assert 0.3 < time.monotonic() - start < 4
-        assert max(each.result()[0] for each in same) > other.result()[0]
+        assert {each.result()[1] for each in same} == {SIZE // 2}
+        assert 0.3 < time.monotonic() - start < 30
+    pace = Pace("16KiB/second", key="header:x-tenant")
+    with gateway(upstream.url, download=pace) as front, Raw(front.port) as raw:
+        raw.send(GET.replace(b"\r\n\r\n", b"\r\nX-Tenant: a\r\n\r\n"))
+        raw.until(b"\r\n\r\n")
+        upstream.app = answering(bytes(1 << 10))
+        for headers in ({"X-Tenant": "b"}, {}):  # these need not wait for the other's 16 seconds
+            assert fetched(front.url, headers=headers)[0] < 10
 
 
 def test_what_passes_before_a_response_is_held_up(upstream: Upstream) -> None:
     upstream.app = answering(bytes(64 << 10))
-    pace = Pace(single="10kB/second", after=128 << 10)
+    pace = Pace(single="1kB/second", after=128 << 10)
     with gateway(upstream.url, download=pace) as front:
-        assert fetched(front.url)[0] < 2
+        assert fetched(front.url)[0] < 30
 
 
 def test_a_pause_for_the_pace_is_no_time_out(upstream: Upstream) -> None:

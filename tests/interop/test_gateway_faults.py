@@ -174,7 +174,7 @@ def test_an_upstream_that_comes_back() -> None:
         thread = threading.Thread(target=answer_one, args=(listener,))
         thread.start()
         assert httpx.get(front.url).status_code == 200
-        thread.join(10)
+        thread.join(60)
         listener.close()
 
 
@@ -197,7 +197,7 @@ def test_an_upstream_that_stops_in_the_middle(upstream: Upstream) -> None:
         await forever(scope, receive, send)
 
     upstream.app = app
-    with gateway(Plan(upstream.url, between=0.1)) as front, Raw(front.port) as raw:
+    with gateway(Plan(upstream.url, between=1.0)) as front, Raw(front.port) as raw:
         raw.send(b"GET / HTTP/1.1\r\nHost: shop\r\n\r\n")
         answer = raw.rest()
     assert b"first" in answer
@@ -289,7 +289,7 @@ def test_an_upstream_on_a_unix_socket(tmp_path: Path) -> None:
         thread.start()
         with gateway(f"unix:{path}") as front:
             assert httpx.get(front.url).text == "hello"
-        thread.join(10)
+        thread.join(60)
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,7 @@ def test_the_health_of_the_gateway_is_not_counted(upstream: Upstream) -> None:
 def test_exactly_as_many_as_the_limit(upstream: Upstream) -> None:
     upstream.app = answering()
     with (
-        gateway(upstream.url, "20/hour fixed-window") as front,
+        gateway(upstream.url, "20/30d fixed-window") as front,
         httpx.Client() as client,
         ThreadPoolExecutor(8) as pool,
     ):
@@ -190,7 +190,7 @@ def test_a_place_is_held_until_the_body_has_been_sent(upstream: Upstream) -> Non
         held.waiting[0].set()
         assert b"last" in raw.until(b"last")
         upstream.app = answering()
-        until(lambda: httpx.get(f"{front.url}/held").status_code == 200, 2)
+        until(lambda: httpx.get(f"{front.url}/held").status_code == 200)
 
 
 def test_what_is_kept_on_a_server_comes_back(upstream: Upstream) -> None:

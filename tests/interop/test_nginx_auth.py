@@ -162,9 +162,14 @@ async def asleep(scope: Any, receive: Any, send: Any) -> None:
 
 
 @pytest.mark.parametrize("app", [failing, asleep])
-def test_without_headgate_requests_pass(site: Site, app: Any) -> None:
+def test_without_headgate_requests_pass(tmp_path: Path, app: Any) -> None:
+    site = Site(tmp_path, RULES, patience="1s")
     site.headgate.app = app
-    answer = site.client.get("/")
+    try:
+        with site.nginx.serving(site.port):
+            answer = site.client.get("/")
+    finally:
+        site.close()
     assert (answer.status_code, answer.text) == (200, "hello")
 
 

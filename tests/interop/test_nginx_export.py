@@ -65,7 +65,7 @@ class Front:
 
     def status(self, path: str, method: str = "GET", **headers: str) -> int:
         """The status of one answer, on a connection of its own."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         try:
             named = {name.replace("_", "-"): value for name, value in headers.items()}
             connection.request(method, path, headers=named)
@@ -121,7 +121,7 @@ class Sent(NamedTuple):
 
 def trace(front: Front, seconds: float, ip: str) -> dict[str, list[Sent]]:
     """Requests on every paced path, about 30 ms apart, with a rush now and then."""
-    connection = http.client.HTTPConnection("127.0.0.1", front.port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", front.port, timeout=60)
     found: dict[str, list[Sent]] = {name: [] for name in PACED}
     start = time.monotonic()
     for turn in itertools.count():
@@ -181,18 +181,26 @@ def test_the_same_counts(front: Front) -> None:
 
 
 def test_waiting(front: Front) -> None:
+    """Twelve at once; there is another try, as above, if they did not come at once."""
+
     def asked(_: int) -> int:
         return front.status("/waits/1")
 
-    with ThreadPoolExecutor(12) as pool, Gate(rules()) as gate:
-        start = time.monotonic()
-        statuses = list(pool.map(asked, range(12)))
-        took = time.monotonic() - start
-        ours = list(pool.map(lambda _: bool(gate.check(Facts(path="/waits/1"))), range(12)))
-    passed = statuses.count(200)
-    assert abs(passed - sum(ours)) <= 1, (statuses, ours)
-    assert statuses.count(429) == 12 - passed
-    assert took >= 0.25  # of six, the last waits for three places
+    tried = []
+    for _ in range(5):
+        with ThreadPoolExecutor(12) as pool, Gate(rules()) as gate:
+            start = time.monotonic()
+            statuses = list(pool.map(asked, range(12)))
+            took = time.monotonic() - start
+            ours = list(pool.map(lambda _: bool(gate.check(Facts(path="/waits/1"))), range(12)))
+        passed = statuses.count(200)
+        assert statuses.count(429) == 12 - passed
+        assert took >= 0.25  # of six, the last waits for three places
+        if abs(passed - sum(ours)) <= 1:
+            return
+        tried.append((statuses, ours))
+        time.sleep(2)  # until nobody waits any more
+    raise AssertionError(tried)
 
 
 def test_keys_of_several_parts(front: Front) -> None:
@@ -232,10 +240,10 @@ def test_connections(front: Front, slow: Slow) -> None:
             accepting = threading.Thread(target=slow.accept, args=(3,))
             accepting.start()
             held = [pool.submit(front.status, "/held/1") for _ in range(3)]
-            accepting.join(20)
+            accepting.join(60)
             assert [front.status("/held/1") for _ in range(2)] == [429, 429]
             slow.answer()
-            assert [each.result(20) for each in held] == [200] * 3
+            assert [each.result(60) for each in held] == [200] * 3
 
 
 MATCHING = json.dumps({
@@ -301,7 +309,7 @@ def test_the_same_requests(tmp_path: Path) -> None:
     with front.nginx.serving(front.port):
         for method, path, given in CALLS:
             headers = {"Host": "plain.example", "X-Real-IP": "198.51.100.1", **given}
-            connection = http.client.HTTPConnection("127.0.0.1", front.port, timeout=20)
+            connection = http.client.HTTPConnection("127.0.0.1", front.port, timeout=60)
             connection.request(method, path, headers=headers)
             answer = connection.getresponse()
             answer.read()

@@ -40,7 +40,7 @@ def serving(folder: Path, rules: str) -> Iterator[int]:
     finally:
         process.terminate()
         try:
-            process.wait(20)
+            process.wait(60)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -55,7 +55,7 @@ def test_the_whole_of_it_is_exact(tmp_path: Path) -> None:
         site = Site(folder, rules, port)
 
         def client(_: int) -> list[httpx.Response]:
-            with httpx.Client(base_url=f"http://127.0.0.1:{site.port}", timeout=20) as own:
+            with httpx.Client(base_url=f"http://127.0.0.1:{site.port}", timeout=60) as own:
                 return [own.get("/") for _ in range(20)]
 
         try:

@@ -177,6 +177,30 @@ def test_what_is_not_there_is_told(traefik: Traefik) -> None:
     assert "user, device, api_key, origin, attribute.NAME" in json.loads(answer.content)["detail"]
 
 
+def test_the_middlewares_that_bring_a_token(served: Served) -> None:
+    """As the docs have them: set before it is asked, and gone before the service gets it."""
+    yaml = pytest.importorskip("yaml")
+    page = (Path(__file__).parents[2] / "docs" / "traefik.md").read_text()
+    shown = page.partition("## With a token")[2].partition("```yaml\n")[2].partition("```")[0]
+    http = yaml.safe_load(shown)["http"]
+    before, asks, behind = http["routers"]["app"]["middlewares"]
+    assert "forwardAuth" in http["middlewares"][asks]
+
+    def through(name: str, headers: dict[str, str]) -> dict[str, str]:
+        custom = http["middlewares"][name]["headers"]["customRequestHeaders"]
+        found = headers | {key.lower(): value for key, value in custom.items()}
+        return {key: value for key, value in found.items() if value}  # an empty one is removed
+
+    app = Forward(AsyncGate(RULES, clock=clock()), token=b"TOKEN")
+    with served.client(app) as client:
+        traefik = Traefik(client)
+        lie = {"x-headgate-token": "x"}
+        assert traefik.ask("GET", "/", **lie).status_code == 401
+        told = through(before, lie)
+        assert traefik.ask("GET", "/", **told).status_code == 200
+        assert "x-headgate-token" not in through(behind, told)
+
+
 def test_the_shipped_configuration() -> None:
     yaml = pytest.importorskip("yaml")
     path = Path(__file__).parents[2] / "examples" / "traefik" / "dynamic.yml"

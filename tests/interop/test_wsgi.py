@@ -249,7 +249,7 @@ def test_under_wsgiref_by_the_letter_of_the_standard() -> None:
         client = Client(server.server_port)
         replies = [client.ask() for _ in range(3)]
         server.shutdown()
-        thread.join(10)
+        thread.join(60)
     assert [reply.status for reply in replies] == [200, 200, 429]
     assert replies[0].body == b"hello"
 
@@ -291,7 +291,7 @@ def test_under_gunicorn(tmp_path: Any) -> None:
         process = subprocess.Popen(command, cwd=tmp_path, stdout=log, stderr=log)
     try:
         client = Client(port)
-        file = until(lambda: client.ask("/file"), 20)
+        file = until(lambda: client.ask("/file"), 60)
         assert (file.status, file.body) == (200, GUNICORN.encode())
         kept = until(lambda: (reply := client.ask()).status == 200 and reply.json())
         assert kept[0] is True
@@ -301,4 +301,4 @@ def test_under_gunicorn(tmp_path: Any) -> None:
         assert last.json()["violated-policies"] == ["default#1"]
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(60)

@@ -58,7 +58,7 @@ class Stage:
         """A body whose second block comes when the test says so."""
         try:
             yield b"one\n"
-            assert self.go.wait(10)
+            assert self.go.wait(60)
             yield b"two\n"
         finally:
             self.closed.append("stream")
@@ -93,7 +93,7 @@ class Client:
 
     def ask(self, path: str = "/", method: str = "GET", **headers: str) -> Reply:
         """One call on a connection of its own; headers are written with underscores."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         with contextlib.closing(connection):
             told = {name.replace("_", "-"): value for name, value in headers.items()}
             connection.request(method, path, headers=told)
@@ -112,7 +112,7 @@ class Client:
             yield sock
 
     def _begun(self, path: str) -> socket.socket | None:
-        sock = socket.create_connection(("127.0.0.1", self.port), timeout=20)
+        sock = socket.create_connection(("127.0.0.1", self.port), timeout=60)
         sock.sendall(f"GET {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n".encode())
         seen = b""
         while not re.search(rb"\r\n\r\n(?:[0-9a-f]+\r\n)?.", seen, re.DOTALL):
@@ -139,7 +139,7 @@ def serving(app: Any) -> Iterator[Client]:
         yield Client(server.port)
     finally:
         server.shutdown()
-        thread.join(10)
+        thread.join(60)
         server.server_close()
 
 

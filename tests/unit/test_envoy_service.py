@@ -7,42 +7,17 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from envoy_service_tools import TREE, service
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate import AsyncGate, ManualClock, MemoryStore
+from headgate import AsyncGate
 from headgate.rules.envoy import read_envoy
-from headgate.rules.reading import read_rules
 from headgate.service.envoy import statistics, wire
 from headgate.service.envoy.app import EnvoyService
-from headgate.service.envoy.quota import Session
-from headgate.service.envoy.quota_wire import read_reports
 from headgate.service.envoy.rls import RateLimits
 from headgate.service.envoy.statistics import Counters, near_of
 from headgate.service.envoy.status import GrpcError
-
-TREE = """
-domain: shop
-descriptors:
-  - key: user
-    rate_limit: {unit: minute, requests_per_unit: 10}
-  - key: each
-    detailed_metric: true
-    rate_limit: {unit: minute, requests_per_unit: 10}
-  - key: watched
-    shadow_mode: true
-    rate_limit: {unit: minute, requests_per_unit: 1}
-  - key: a
-    descriptors:
-      - key: b
-        rate_limit: {unit: minute, requests_per_unit: 100}
-"""
-
-
-def service(text: str = TREE, **options: Any) -> tuple[RateLimits, ManualClock]:
-    clock = ManualClock(1_000_020)
-    rules: Any = read_envoy(text) if "descriptors:" in text else read_rules(text)
-    return RateLimits(AsyncGate(rules, MemoryStore(clock=clock)), **options), clock
 
 
 def descriptor(hits: int | None = None, **entries: str) -> bytes:
@@ -150,6 +125,14 @@ def test_shadow_and_details(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(limits.statistics.rules) == 4  # names that hold values have an end
 
 
+def test_quota_mode_is_no_shadow() -> None:
+    limits, _ = service(TREE.replace("shadow_mode", "quota_mode"))
+    answers = [ask(limits, descriptor(watched="x")) for _ in range(3)]
+    assert [overall(answer) for answer in answers] == [1, 1, 1]
+    found = told(limits, "shop.watched")
+    assert (found["over_limit"], found["shadow_mode"]) == (2, 0)
+
+
 def test_errors_are_counted() -> None:
     limits, _ = service()
     for data in (b"", b"\xff", request()):
@@ -221,110 +204,6 @@ def test_requests_are_remembered_within_bounds() -> None:
 
     asyncio.run(main())
     assert len(limits._known) <= 4096
-
-
-# -- quotas
-
-
-class Envoy:
-    """An Envoy that keeps to what it was handed out, and reports."""
-
-    def __init__(self, limits: RateLimits, clock: ManualClock, **bucket: str) -> None:
-        self.session = Session(limits, clock.now)
-        pairs = [wire.text(1, key) + wire.text(2, value) for key, value in bucket.items()]
-        self._bucket = b"".join(wire.message(1, pair) for pair in pairs)
-        self.tokens = 0
-        self.passed = 0
-        self._allowed = self._denied = 0
-
-    def use(self, count: int) -> None:
-        """So many requests."""
-        mine = min(count, self.tokens)
-        self.tokens -= mine
-        self.passed += mine
-        self._allowed += mine
-        self._denied += count - mine
-
-    async def report(self) -> None:
-        usage = wire.message(1, self._bucket) + wire.message(2, b"")
-        usage += wire.number(3, self._allowed) + wire.number(4, self._denied)
-        self._allowed = self._denied = 0
-        data = wire.text(1, "shop") + wire.message(2, usage)
-        assert read_reports(data)[1]
-        self.heard(await self.session.report(data))
-
-    def heard(self, answer: bytes) -> None:
-        for _, _, action in wire.fields(answer):
-            parts = {name: value for name, _, value in wire.fields(action)}
-            strategy = {n: v for n, _, v in wire.fields(dict(_fields(parts[2]))[3])}
-            if 1 in strategy:
-                self.tokens, self._max = 0, -1
-            else:
-                most = dict(_fields(strategy[3]))[1]
-                if most != self._max:
-                    self.tokens = self._max = most
-
-    _max = -1
-
-
-def _fields(data: bytes) -> list[tuple[int, Any]]:
-    return [(name, value) for name, _, value in wire.fields(data)]
-
-
-def test_several_share_one_limit_and_never_pass_more() -> None:
-    limits, clock = service()
-
-    async def main() -> list[int]:
-        envoys = [Envoy(limits, clock, a="1", b="2") for _ in range(3)]
-        totals = []
-        for _ in range(4):
-            before = sum(envoy.passed for envoy in envoys)
-            for _ in range(12):
-                for load, envoy in enumerate(envoys):
-                    envoy.use(1 + 10 * load)
-                    await envoy.report()
-                clock.advance(5)
-            totals.append(sum(envoy.passed for envoy in envoys) - before)
-        return totals
-
-    totals = asyncio.run(main())
-    assert all(70 <= total <= 100 for total in totals[:1])
-    assert sum(totals) <= 400
-    assert sum(totals) >= 300
-
-
-def test_what_is_not_used_comes_back() -> None:
-    limits, clock = service()
-
-    async def main() -> None:
-        idle, keen = (Envoy(limits, clock, b="2", a="1") for _ in range(2))
-        idle.use(500)
-        await idle.report()
-        assert idle.tokens == 100  # it is handed out all there is
-        for _ in range(12):
-            clock.advance(1)
-            await idle.report()
-            keen.use(20)
-            await keen.report()
-        assert keen.passed >= 60
-
-    asyncio.run(main())
-
-
-def test_a_quota_is_renewed_before_it_ends() -> None:
-    limits, clock = service()
-
-    async def main() -> None:
-        envoy = Envoy(limits, clock, user="anna")
-        envoy.use(1)
-        await envoy.report()
-        due = envoy.session.until_due()
-        assert due is not None
-        assert due <= 6
-        clock.advance(due)
-        assert await envoy.session.renew()
-
-    asyncio.run(main())
 
 
 # -- health and the end

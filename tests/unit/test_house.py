@@ -1,8 +1,9 @@
-"""The house: who may import whom, what importing costs, and how large a file may be."""
+"""The house: who may import whom, what importing costs, how large a file is, and the plan."""
 
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -31,7 +32,7 @@ VALUES = {
 }
 FRONT = {
     "answers", "callers", "door", "flows", "front", "heart", "held", "limited", "limiter",
-    "patience", "queues", "taken", "turns", "waiters", "waiting",
+    "patience", "queues", "ranks", "taken", "turns", "waiters", "waiting",
 }  # fmt: skip
 # A room, and the rooms it may import from; values may import each other.
 MAY_IMPORT = {
@@ -102,6 +103,14 @@ def test_rooms(path: Path) -> None:
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
 def test_files_are_small(path: Path) -> None:
     assert len(path.read_text().splitlines()) <= 400
+
+
+@pytest.mark.parametrize("room", sorted({room_of(path) for path in FILES if path.name[0] != "_"}))
+def test_every_room_is_on_the_plan(room: str) -> None:
+    plan = Path(__file__).parents[2] / "docs" / "architecture.md"
+    name = f"{room}/" if (SOURCE / room).is_dir() else f"{room}.py"
+    table = plan.read_text(encoding="utf-8").partition("## Rooms")[2].partition("###")[0]
+    assert re.search(rf"(^\| |[ ,`/]){re.escape(name)}[` ,]", table, re.MULTILINE), name
 
 
 def test_importing_costs_little() -> None:

@@ -191,11 +191,11 @@ class TestStore:
     @pytest.mark.parametrize("text", ["3/300ms fixed-window", "3/300ms fixed-window first-hit"])
     def test_hits_do_not_put_off_the_end_of_a_window(self, text: str, store: RedisStore) -> None:
         limiter = Limiter(text, store=store)
-        end, passed = time.monotonic() + 1.5, 0
-        while time.monotonic() < end:
+        end, passed = time.monotonic() + 60, 0
+        while passed < 9:
+            assert time.monotonic() < end, passed
             passed += limiter.hit("k").allowed
             time.sleep(0.002)
-        assert passed >= 9
 
     @pytest.mark.parametrize(
         "text", ["100/second burst 49", "100/second gcra burst 49", "1000/second burst 5",
@@ -205,10 +205,10 @@ class TestStore:
         limiter = Limiter(text, store=store)
         limit = limiter.limits[0]
         start = time.monotonic()
-        passed = sum(limiter.hit("k").allowed for _ in range(1000))
-        took = time.monotonic() - start + 0.05
+        found = [one.allowed for _ in range(50) for one in limiter.hit_many(["k"] * 100)]
+        took = time.monotonic() - start
         windows = 2 + took * 1_000_000 / limit.window
-        assert passed <= min(999, max(limit.capacity, limit.amount) + limit.amount * windows)
+        assert sum(found) <= max(limit.capacity, limit.amount) + limit.amount * windows
 
     def test_an_idle_key_is_not_full_too_early(self, store: RedisStore) -> None:
         for text in ("5/10s burst 5", "5/10s gcra", "5/10s", "5/10s sliding-log"):
@@ -239,7 +239,7 @@ class TestStore:
     def test_no_thread_sweeps(self, store: RedisStore) -> None:
         limiter = Limiter("1/hour", store=store)
         limiter.hit_many([str(number) for number in range(2000)])
-        end = time.monotonic() + 10
+        end = time.monotonic() + 60
         while any(thread.name.startswith("headgate") for thread in threading.enumerate()):
             assert time.monotonic() < end, threading.enumerate()
             time.sleep(0.01)
@@ -248,7 +248,7 @@ class TestStore:
         texts = ("5/100ms sliding-log", "5/100ms", "5/100ms cells 5", "5/100ms burst 5")
         for text in texts:
             limiter_of(text, store).hit_many([f"user {number}" for number in range(50)])
-        end = time.monotonic() + 10
+        end = time.monotonic() + 60
         while keys_of(server, store):
             assert time.monotonic() < end, keys_of(server, store)
             time.sleep(0.05)

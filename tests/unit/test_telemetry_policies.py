@@ -189,6 +189,35 @@ def test_timeouts_retries_and_fallbacks() -> None:
     asyncio.run(main())
 
 
+def test_older_results_and_calls_that_became_one() -> None:
+    async def main() -> None:
+        gate = AsyncGate(
+            "version: 1\npolicies: [{name: x, last_good: 1min, collapse: true}]\n",
+            clock=ManualClock(START),
+        )
+        telemetry = Telemetry().watch(gate)
+        fails = False
+
+        @gate.limited("x")
+        async def get() -> int:
+            await asyncio.sleep(0)
+            if fails:
+                raise ConnectionError
+            return 1
+
+        assert await asyncio.gather(*(get() for _ in range(5))) == [1] * 5
+        fails = True
+        assert await get() == 1
+        found = telemetry.snapshot()["policies"]["x"]
+        assert (found["collapsed"], found["last_good"], found["fallbacks"]) == (4, 1, 0)
+        text = exposition(telemetry)[1].decode()
+        assert 'headgate_policy_collapsed_total{policy="x"} 4' in text
+        assert 'headgate_policy_last_good_total{policy="x"} 1' in text
+        telemetry.close()
+
+    asyncio.run(main())
+
+
 def test_workers_add_up(tmp_path: Path) -> None:
     path = tmp_path / "counts"
     with gate_and(shared=path) as (one, first, _), gate_and(shared=path) as (two, second, _):

@@ -85,7 +85,7 @@ def said(path: Path, code: str, *args: str, fails: bool = False, **env: str) -> 
     script = path / "script.py"
     script.write_text(code)
     run = subprocess.run(
-        [sys.executable, str(script), *args], capture_output=True, text=True, timeout=60,
+        [sys.executable, str(script), *args], capture_output=True, text=True, timeout=300,
         env={**os.environ, "PYTHONPATH": str(SOURCE), "PYTHONWARNINGS": "", **env},
     )  # fmt: skip
     assert (run.returncode != 0) is fails, run.stderr

@@ -20,15 +20,17 @@ from headgate.stores.zone import ZoneStore
 from headgate.stores.zone.places import KEYS, TOKENS
 
 SIZE = 1 << 18
+PATIENCE = 60.0
+"""Seconds, of which nobody needs half, however busy the machine is."""
 CONTEXT = multiprocessing.get_context("fork")
 
 
 @pytest.fixture(params=["file", "anonymous"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ZoneStore]:
     if request.param == "file":
-        made = ZoneStore(tmp_path / "zone", size=SIZE)
+        made = ZoneStore(tmp_path / "zone", size=SIZE, patience=PATIENCE)
     else:
-        made = ZoneStore.anonymous(size=SIZE)
+        made = ZoneStore.anonymous(size=SIZE, patience=PATIENCE)
     yield made
     made.close()
 
@@ -148,10 +150,10 @@ class TestTogether:
         def work() -> None:
             with limiter.hold("k"):
                 ready.set()
-                go.wait(30)
+                go.wait(60)
 
         process = started(work)
-        assert ready.wait(30)
+        assert ready.wait(60)
         with pytest.raises(LimitExceeded):
             limiter.hold("k", timeout=0.01).__enter__()
         timer = threading.Timer(0.05, go.set)
@@ -173,11 +175,12 @@ class TestDeath:
             time.sleep(60)
 
         process = started(work)
-        assert ready.wait(30)
+        assert ready.wait(60)
         assert store.decide([Ask("take", limit, "k", token=1)])[0].allowed
         assert not store.decide([Ask("take", limit, "k", token=2)])[0].allowed
         os.kill(process.pid, signal.SIGKILL)
-        time.sleep(0.05)  # a zombie now, and dead all the same
+        while "(zombie)" not in Path(f"/proc/{process.pid}/status").read_text():
+            time.sleep(0.001)  # a zombie then, and dead all the same
         assert store.decide([Ask("check", limit, "k", 2)])[0].allowed
         assert store.decide([Ask("take", limit, "k", token=2)])[0].allowed
         assert store.decide([Ask("take", limit, "k", token=3)])[0].allowed
@@ -200,7 +203,7 @@ class TestDeath:
         started(work).join()
         begin = time.monotonic()
         assert store.decide([Ask("take", limit, "k")])[0].remaining == 2
-        assert time.monotonic() - begin < 0.5
+        assert time.monotonic() - begin < PATIENCE / 2
         assert (store.keys, store.recoveries, store.token()) == (1, 1, 1)
 
     def test_a_stopped_holder_is_an_error_and_no_hang(self, store: ZoneStore) -> None:
@@ -215,13 +218,13 @@ class TestDeath:
                 store._zone.lock.leave()
 
         process = started(work)
-        assert ready.wait(30)
+        assert ready.wait(60)
         while "(stopped)" not in Path(f"/proc/{process.pid}/status").read_text():
             time.sleep(0.001)
         begin = time.monotonic()
         with pytest.raises(StoreError, match=rf"held by process {process.pid}, which is stopped"):
             store.decide([Ask("take", limit, "k")])
-        assert time.monotonic() - begin < 0.5
+        assert time.monotonic() - begin < PATIENCE / 2
         os.kill(process.pid, signal.SIGCONT)
         process.join()
         assert store.decide([Ask("take", limit, "k")])[0].remaining == 4
@@ -236,7 +239,7 @@ class TestDeath:
                 time.sleep(60)
 
         process = started(work)
-        assert ready.wait(30)
+        assert ready.wait(60)
         store._patience = 0.1
         with pytest.raises(StoreError, match=r"held by others for 0.1 s \(last by process"):
             store.token()
@@ -286,7 +289,7 @@ class TestDeath:
             used = [limit.amount - look.remaining for limit, look in pairs]
             assert used[0] == used[1] == used[2] <= 300
             assert used[3] == 0 or store.decide([Ask("take", limits[3], key, 4)])[0].allowed
-        assert slowest < 0.5
+        assert slowest < PATIENCE / 2
         os.close(said)
         assert len(os.read(passed, 10_000)) <= 900
         os.close(passed)

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from headgate import Clock
+from headgate import Clock, Limit
 from headgate.stores.zone import ZoneStore
 from headgate.stores.zone.form import this_form
 from headgate.stores.zone.layout import ROBUST
@@ -32,9 +32,22 @@ from headgate.stores.zone.places import (
     USED,
 )  # fmt: skip
 
-__all__ = ["COMPILED", "Death", "Dying", "content", "copied", "in_order"]
+__all__ = [
+    "COMPILED",
+    "RATE",
+    "SIZE_OF",
+    "START",
+    "Death",
+    "Dying",
+    "content",
+    "copied",
+    "in_order",
+]
 
 COMPILED = this_form().number == ROBUST
+START = 1_700_000_000.0
+RATE = Limit.parse("5/minute fixed-window")
+SIZE_OF = 1 << 16
 Content = dict[Any, Any]
 
 

@@ -7,15 +7,14 @@ import contextlib
 import time
 from collections.abc import Iterable
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, Self
 
 from ..errors import HeadgateError
 from ..facts import Facts
 from ..stores.client.http import Answer
 from ..stores.steps import Verb, run_async
-from ..verdict import Refused
 from .base import Base, Call, Request, release_of, settle_of, told_of
-from .plain import BEATS, outcome_of, reset_of
+from .blocks import BEATS, Holding, Reserving
 from .verdicts import Held, Verdict, held_in
 
 __all__ = ["AsyncClient", "AsyncHold", "AsyncReserve"]
@@ -69,8 +68,7 @@ class AsyncClient(Base):
 
     async def reset(self, facts: Facts | None = None, **known: Any) -> list[str]:
         """Forget what a key has used under a rule, or a call under its rules; asks the admin."""
-        found: list[str] = (await run_async(self._telling(reset_of(facts, known))))["reset"]
-        return found
+        return await run_async(self._resetting(facts, known))
 
     async def rules(self) -> dict[str, Any]:
         """The rules in force, and how they were loaded."""
@@ -107,23 +105,13 @@ class AsyncClient(Base):
                 self._send(release_of(held, "ignored") if permit else settle_of(held, 0))
 
 
-class AsyncHold:
+class AsyncHold(Holding[AsyncClient]):
     """A permit as a block."""
 
-    def __init__(self, client: AsyncClient, facts: Facts | None, known: dict[str, Any]) -> None:
-        self._client = client
-        self._told, self._key = told_of(facts, known)
-        self._task: asyncio.Task[None] | None = None
-        self.verdict: Verdict | None = None
-        self.held: Held | None = None
-        self.lost = False
-        """Whether the service let others have it, since it was not renewed in time."""
+    _task: asyncio.Task[None] | None = None
 
-    async def __aenter__(self) -> AsyncHold:
-        verdict = await run_async(self._client._checking("/v1/permits", self._told, self._key))
-        if not verdict:
-            raise Refused(verdict)  # type: ignore[arg-type] # it has what the error asks of one
-        self.verdict, self.held, self.lost = verdict, verdict.held, False
+    async def __aenter__(self) -> Self:
+        await run_async(self._entering())
         if self.held is not None and self.held.lease is not None:
             self._task = asyncio.get_running_loop().create_task(self._renewing())
         return self
@@ -132,9 +120,7 @@ class AsyncHold:
         if self._task is not None:
             self._task.cancel()
             self._task = None
-        held, self.held = self.held, None
-        if held is not None:
-            await _surely(self._client, release_of(held, outcome_of(kind)))
+        await _give_back(self._client, self._end(kind))
 
     async def _renewing(self) -> None:
         while (held := self.held) is not None and held.lease is not None:
@@ -149,38 +135,20 @@ class AsyncHold:
             self.held = kept
 
 
-class AsyncReserve:
+class AsyncReserve(Reserving[AsyncClient]):
     """A reservation as a block."""
 
-    def __init__(
-        self, client: AsyncClient, facts: Facts | None, known: dict[str, Any], cost: int
-    ) -> None:
-        self._client = client
-        self._told, self._key = told_of(facts, known)
-        self._cost = self._estimate = cost
-        self.verdict: Verdict | None = None
-        self.held: Held | None = None
-
-    def settle(self, cost: int) -> None:
-        """What it has really cost; sent when the block ends."""
-        self._cost = cost
-
-    async def __aenter__(self) -> AsyncReserve:
-        self._cost = self._estimate
-        verdict = await run_async(self._client._checking("/v1/reserve", self._told, self._key))
-        if not verdict:
-            raise Refused(verdict)  # type: ignore[arg-type] # it has what the error asks of one
-        self.verdict, self.held = verdict, verdict.held
+    async def __aenter__(self) -> Self:
+        await run_async(self._entering())
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *error: object) -> None:
-        held, self.held = self.held, None
-        if held is not None:
-            await _surely(self._client, settle_of(held, self._cost if kind is None else 0))
+        await _give_back(self._client, self._end(kind))
 
 
-async def _surely(client: AsyncClient, request: Request) -> None:
+async def _give_back(client: AsyncClient, request: Request | None) -> None:
     """Give back, also if the task is cancelled meanwhile: the request is then on its way."""
-    with contextlib.suppress(HeadgateError):  # it comes back by itself
-        future = client._link.pool().submit(client._send, request)
-        await asyncio.shield(asyncio.wrap_future(future))
+    if request is not None:
+        with contextlib.suppress(HeadgateError):  # it comes back by itself
+            future = client._link.pool().submit(client._send, request)
+            await asyncio.shield(asyncio.wrap_future(future))

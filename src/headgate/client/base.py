@@ -194,6 +194,12 @@ class Base:
         except (ValueError, KeyError, TypeError) as error:
             raise self._nonsense(error) from None
 
+    def _resetting(self, facts: Facts | None, known: Mapping[str, Any]) -> Flow[list[str]]:
+        """The rules under which something was forgotten."""
+        told, _ = told_of(facts, known)
+        found = yield from self._telling(Request("POST", "/v1/reset", _body(told), admin=True))
+        return list(found["reset"])
+
     def _nonsense(self, error: object) -> StoreUnavailable:
         return StoreUnavailable(f"{self._link.place} answered nonsense: {error}", sent=True)
 

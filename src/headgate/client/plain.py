@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import json
+import contextlib
 import os
 import threading
 import time
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Self
 
 from ..errors import HeadgateError
 from ..facts import Facts
 from ..stores.steps import Verb, run
-from ..verdict import Refused
 from .base import Base, Call, Request, release_of, settle_of, told_of
+from .blocks import BEATS, Holding, Reserving
 from .verdicts import Held, Verdict
 
 __all__ = ["Client", "Hold", "Reserve"]
-
-BEATS = 3
-"""How often a permit is renewed while its lease lasts."""
 
 
 class Client(Base):
@@ -81,9 +78,7 @@ class Client(Base):
 
     def reset(self, facts: Facts | None = None, **known: Any) -> list[str]:
         """Forget what a key has used under a rule, or a call under its rules; asks the admin."""
-        request = reset_of(facts, known)
-        found: list[str] = run(self._telling(request))["reset"]
-        return found
+        return run(self._resetting(facts, known))
 
     def rules(self) -> dict[str, Any]:
         """The rules in force, and how they were loaded."""
@@ -102,78 +97,35 @@ class Client(Base):
         self.close()
 
 
-def reset_of(facts: Facts | None, known: dict[str, Any]) -> Request:
-    """The request that forgets."""
-    told, _ = told_of(facts, known)
-    return Request("POST", "/v1/reset", json.dumps(told).encode(), admin=True)
-
-
-def outcome_of(kind: type[BaseException] | None) -> str:
-    """How a block ended: an interrupt or a cancellation is neither failure nor success."""
-    if kind is None:
-        return "success"
-    return "failure" if issubclass(kind, Exception) else "ignored"
-
-
-class Hold:
+class Hold(Holding[Client]):
     """A permit as a block."""
 
-    def __init__(self, client: Client, facts: Facts | None, known: dict[str, Any]) -> None:
-        self._client = client
-        self._told, self._key = told_of(facts, known)
-        self.verdict: Verdict | None = None
-        self.held: Held | None = None
-        self.lost = False
-        """Whether the service let others have it, since it was not renewed in time."""
-
-    def __enter__(self) -> Hold:
-        verdict = run(self._client._checking("/v1/permits", self._told, self._key))
-        if not verdict:
-            raise Refused(verdict)  # type: ignore[arg-type] # it has what the error asks of one
-        self.verdict, self.held, self.lost = verdict, verdict.held, False
+    def __enter__(self) -> Self:
+        run(self._entering())
         if self.held is not None and self.held.lease is not None:
             self._client._keeper.keep(self)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         self._client._keeper.drop(self)
-        held, self.held = self.held, None
-        try:
-            self._client.release(held, outcome_of(kind))
-        except HeadgateError:
-            return  # it comes back by itself
+        _give_back(self._client, self._end(kind))
 
 
-class Reserve:
+class Reserve(Reserving[Client]):
     """A reservation as a block."""
 
-    def __init__(
-        self, client: Client, facts: Facts | None, known: dict[str, Any], cost: int
-    ) -> None:
-        self._client = client
-        self._told, self._key = told_of(facts, known)
-        self._cost = self._estimate = cost
-        self.verdict: Verdict | None = None
-        self.held: Held | None = None
-
-    def settle(self, cost: int) -> None:
-        """What it has really cost; sent when the block ends."""
-        self._cost = cost
-
-    def __enter__(self) -> Reserve:
-        self._cost = self._estimate
-        verdict = run(self._client._checking("/v1/reserve", self._told, self._key))
-        if not verdict:
-            raise Refused(verdict)  # type: ignore[arg-type] # it has what the error asks of one
-        self.verdict, self.held = verdict, verdict.held
+    def __enter__(self) -> Self:
+        run(self._entering())
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
-        held, self.held = self.held, None
-        try:
-            self._client.settle(held, self._cost if kind is None else 0)
-        except HeadgateError:
-            return  # unsettled, it comes back by itself
+        _give_back(self._client, self._end(kind))
+
+
+def _give_back(client: Client, request: Request | None) -> None:
+    if request is not None:
+        with contextlib.suppress(HeadgateError):  # it comes back by itself
+            run(client._ending(request))
 
 
 class Keeper:

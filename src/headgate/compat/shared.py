@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from email.utils import formatdate
 from typing import Any
 
@@ -71,6 +71,3 @@ def told(
 def address_of(peer: str | None, headers: Any = (), trusted: Trusted | None = None) -> str:
     """Whom to count a call for: its address, of IPv6 the network /64."""
     return ip_key(client_address(peer or "127.0.0.1", headers, trusted))
-
-
-KeyOf = Callable[..., str]

@@ -52,7 +52,7 @@ class BreakerGuard(Guard):
         try:
             return self.breaker.admit()
         except BreakerOpen as error:
-            wait = error.retry_after
+            wait = error.wait
         # While others probe it may be over at any moment, though they have all of their lease.
         told = {OPEN: wait, FORCED_OPEN: UNKNOWN}.get(self.breaker.state)
         raise Held(told or SOON)

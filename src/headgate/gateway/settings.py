@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import ssl
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +13,7 @@ from ..integrations.common import Finder
 from ..integrations.scopes import Scope
 from ..limit import Limit
 from ..rules.following import Source
-from ..service.settings import Listen, SettingsError, runtime_folder
+from ..service.settings import Listen, Processes, SettingsError, runtime_folder
 from ..service.sources import source_of
 from .app import Gateway
 from .breaker import BreakerGuard, breaker_settings
@@ -48,7 +46,7 @@ def _header(name: str) -> Finder:
 
 
 @dataclass(frozen=True, slots=True)
-class GatewaySettings:
+class GatewaySettings(Processes):
     """All that a gateway is told. Texts are read where it is made."""
 
     upstream: str
@@ -58,13 +56,11 @@ class GatewaySettings:
     user: str = ""
     """The header that names the user, and the next one that with a key; "" if none does."""
     api_key: str = ""
-    rules: tuple[str, ...] = ()
     store: str = ""
     """A store's URL; this process's memory, or of several workers a shared zone."""
     name: str = "gateway"
     listen: str = "127.0.0.1:8000"
     host: str = ""
-    trusted: tuple[str, ...] = ()
     forwarded_by: str = ""
     """The one header that trusted proxies write."""
     connect_timeout: str = "5s"
@@ -87,20 +83,12 @@ class GatewaySettings:
     heed: str = ""
     breaker: str = "off"
     """`on`, or when it opens and how it comes back: `failures=50%,open=10s`."""
-    workers: int = 1
     drain: str = "10s"
-    tls_cert: str = ""
-    tls_key: str = ""
-    log: str = "text"
-    log_level: str = "info"
 
     def __post_init__(self) -> None:
         if self.limits and self.rules:
             raise SettingsError("give limits, or --rules; a file says all of it")
-        if not 1 <= self.workers <= 256:
-            raise SettingsError(f"workers is a number from 1 to 256, not {self.workers}")
-        if bool(self.tls_cert) != bool(self.tls_key):
-            raise SettingsError("TLS needs both: --tls-cert and --tls-key")
+        self.check_processes()
         if self.workers > 1 and self.store.startswith("memory:"):
             raise SettingsError(
                 "several workers do not share memory://; name a zone:///path, or a Redis"
@@ -179,15 +167,3 @@ class GatewaySettings:
             raise
         except ValueError as error:
             raise SettingsError(str(error)) from None
-
-    def as_json(self) -> str:
-        """The same for another process."""
-        return json.dumps(dataclasses.asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> GatewaySettings:
-        """What `as_json` wrote."""
-        made = json.loads(text)
-        for name in ("limits", "rules", "trusted"):
-            made[name] = tuple(made[name])
-        return cls(**made)

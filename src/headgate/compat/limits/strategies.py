@@ -37,17 +37,19 @@ class Counting:
     """What is asked of a store, whoever waits for the answer."""
 
     algorithm: ClassVar[str]
-    storage: Any
+    storages: ClassVar[type]
+    """The storages that can be counted in."""
 
     def __init__(self, storage: Any, *, on_error: str | None = None) -> None:
         if type(self) in (Counting, RateLimiter):
             raise TypeError(f"{type(self).__name__} is the base of the strategies; take one")
-        self.storage = self.checked(storage)
+        if not isinstance(storage, self.storages):
+            raise TypeError(
+                f"{type(self).__name__} needs a storage of {self.storages.__module__}, not "
+                f"{type(storage).__module__}.{type(storage).__name__}"
+            )
+        self.storage: Any = storage
         self._on_error = on_error
-
-    def checked(self, storage: Any) -> Any:
-        """The storage, if it is one of ours."""
-        raise NotImplementedError
 
     def limiter(self, item: RateLimitItem) -> Limiter:
         """The limiter of headgate's that counts an item."""
@@ -113,15 +115,8 @@ def _closed(item: RateLimitItem) -> Decision:
 class RateLimiter(Counting):
     """A strategy for threads and plain functions."""
 
+    storages = Storage
     storage: Storage
-
-    def checked(self, storage: Any) -> Storage:
-        if not isinstance(storage, Storage):
-            raise TypeError(
-                f"{type(self).__name__} needs a storage of headgate.compat.limits.storage, not "
-                f"{type(storage).__module__}.{type(storage).__name__}"
-            )
-        return storage
 
     def hit(self, item: RateLimitItem, *identifiers: Any, cost: int = 1) -> bool:
         """Take `cost`, or be refused and take nothing."""

@@ -21,15 +21,8 @@ __all__ = [
 class RateLimiter(Counting):
     """A strategy whose store is awaited."""
 
+    storages = AsyncStorage
     storage: AsyncStorage
-
-    def checked(self, storage: Any) -> AsyncStorage:
-        if not isinstance(storage, AsyncStorage):
-            raise TypeError(
-                f"{type(self).__name__} needs a storage of headgate.compat.limits.aio.storage, "
-                f"not {type(storage).__module__}.{type(storage).__name__}"
-            )
-        return storage
 
     async def hit(self, item: RateLimitItem, *identifiers: Any, cost: int = 1) -> bool:
         """Take `cost`, or be refused and take nothing."""
