@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .control import Line, listen
-from .servers import bound
+from .servers import bound, spare_collector
 from .settings import Listen, SettingsError
 from .worker import SETTINGS, Parts
 
@@ -62,6 +62,7 @@ class _App:
             what = (await receive())["type"]
             if what == "lifespan.startup":
                 await self._parts.begin()
+                spare_collector()
                 if CONTROL in os.environ:
                     self._deaf = listen(os.environ[CONTROL], self._parts.reload, _end)
             else:

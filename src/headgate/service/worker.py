@@ -8,7 +8,6 @@ Both are numbers of open files; `children.py` says what is said on the control c
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import signal
 import socket
@@ -25,7 +24,7 @@ from .app import Service
 from .children import READY, inherited, say_broken
 from .forward import Forward
 from .logs import set_up
-from .servers import Server, loop_factory, raise_file_limit, serve_with
+from .servers import Server, loop_factory, raise_file_limit, serve_with, spare_collector
 from .settings import Settings
 from .sources import source_of
 
@@ -109,10 +108,7 @@ async def _tell(server: Server, control: socket.socket) -> None:
     """Say that it is ready, once it is."""
     while not server.started:
         await asyncio.sleep(0.01)
-    # What is here now lives as long as the process. The collector need not look at it time and
-    # again: that takes tens of milliseconds, in which nobody is answered.
-    gc.collect()
-    gc.freeze()
+    spare_collector()
     await asyncio.get_running_loop().sock_sendall(control, READY)
 
 
