@@ -203,10 +203,7 @@ class Queues:
     def _relieve(self, line: Queue) -> None:
         """Wake the heads of those lines that have given way to this one until now."""
         self._ranks.mark(line)
-        freed: list[Any] = self._ranks.freed()
-        for other in freed:
-            if other.head is not None:
-                other.head.wake()
+        self._ranks.relieve(_wake_head)
 
     def _line(self, name: Name) -> Queue | None:
         return self._lines.get(name[:2], {}).get(name[2])
@@ -238,9 +235,10 @@ class Queues:
         line.head = line.told = None
         if line.name is not None:
             place = line.name[:2]
-            self._lines[place].pop(line.name[2], None)
-            if not self._lines[place]:
-                del self._lines[place]
+            lines = self._lines.get(place, {})
+            lines.pop(line.name[2], None)
+            if not lines:
+                self._lines.pop(place, None)
             line.name = None
 
     def _leave(self, turn: Turn) -> None:
@@ -251,8 +249,8 @@ class Queues:
         if line.busy is turn:
             line.busy = None
         self._settle(line)
-        turn.line = None
         self._relieve(line)
+        turn.line = None  # last, as an interrupt may have all of it done once more
 
     def _kick(self, place: tuple[str, Any]) -> None:
         for line in sorted(self._lines.get(place, {}).values(), key=Line.rank):
@@ -261,6 +259,11 @@ class Queues:
             if line.head is not None:
                 line.head.kicked = True
                 line.head.wake()
+
+
+def _wake_head(line: Queue) -> None:
+    if line.head is not None:
+        line.head.wake()
 
 
 def _after_fork() -> None:

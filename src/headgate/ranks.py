@@ -9,7 +9,7 @@ nobody waits for those who could not go ahead anyway. What was promised to someb
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 from .decision import Ask, Decision
@@ -99,14 +99,15 @@ class Line:
 class Ranks:
     """Which lines wait for what, and how important their first ones are.
 
-    Nothing is locked here: the lines in front of a store have a lock.
+    Nothing is locked here: the lines in front of a store have a lock. An interrupt may come in
+    the middle of anything, so everything can be done once more.
     """
 
     def __init__(self) -> None:
         self._levels: dict[Want, dict[int, dict[Line, None]]] = {}
         self._yielding: dict[Line, None] = {}
-        self._loose = False
-        """Whether somebody may not have to give way any more."""
+        self._changes = self._told = 0
+        """How often somebody may have become free to go, and up to where they were told."""
 
     def __bool__(self) -> bool:
         """Whether anybody waits to whom others might give way."""
@@ -119,14 +120,14 @@ class Ranks:
         if marked != line.marked:
             self._erase(line)
             line.marked = marked
-            if marked is not None:
-                for want in marked[1]:
-                    self._levels.setdefault(want, {}).setdefault(marked[0], {})[line] = None
+        if marked is not None:
+            for want in marked[1]:
+                self._levels.setdefault(want, {}).setdefault(marked[0], {})[line] = None
         if first is None:
             self._yielding.pop(line, None)
 
     def gives_way(self, line: Line) -> bool:
-        """Whether a line is not to ask now; it is among the `freed` when it may."""
+        """Whether a line is not to ask now; `relieve` wakes it when it may."""
         self.mark(line)
         first = line.first()
         short = NOTHING if first is None else self._above(line.wants, first.priority)
@@ -152,17 +153,25 @@ class Ranks:
             for line in lines
         )
 
-    def freed(self) -> list[Line]:
-        """The lines that have given way and need not do so any more, the first to go first."""
-        free: list[Line] = []
-        while self._loose:
-            self._loose = False
-            for line in list(self._yielding):
-                first = line.first()
-                if first is None or not self._above(line.wants, first.priority):
-                    self._yielding.pop(line, None)
-                    free.append(line)
-        return sorted(free, key=Line.rank)
+    def relieve(self, wake: Callable[[Any], object]) -> None:
+        """Wake the lines that have given way and need not do so any more, the first to go first.
+
+        They stay among those who give way until they ask, or have nobody left.
+        """
+        while self._told < self._changes:
+            upto = self._changes
+            free = [line for line in list(self._yielding) if self._is_free(line)]
+            try:
+                self._told = upto  # before, as those who are woken may be the reason for more
+                for line in sorted(free, key=Line.rank):
+                    wake(line)
+            except BaseException:
+                self._told = -1  # who was not woken is the next time
+                raise
+
+    def _is_free(self, line: Line) -> bool:
+        first = line.first()
+        return first is None or not self._above(line.wants, first.priority)
 
     def _above(self, wants: Iterable[Want], priority: int) -> frozenset[Want]:
         """What somebody more important waits for."""
@@ -170,7 +179,7 @@ class Ranks:
 
     def _topped(self, want: Want, priority: int) -> bool:
         levels = self._levels.get(want)
-        if levels is None or max(levels) <= priority:
+        if not levels or max(levels) <= priority:
             return False
         higher = [line for level, lines in levels.items() if level > priority for line in lines]
         for line in higher:
@@ -185,10 +194,11 @@ class Ranks:
             return
         priority, wants = line.marked
         for want in wants:
-            levels = self._levels[want]
-            del levels[priority][line]
-            if not levels[priority]:
-                del levels[priority]
-                self._loose = self._loose or bool(self._yielding)
-                if not levels:
-                    del self._levels[want]
+            levels = self._levels.get(want, {})
+            lines = levels.get(priority, {})
+            if not lines.keys() - {line}:
+                self._changes += 1  # before, so that it is never missed
+                levels.pop(priority, None)
+            lines.pop(line, None)
+            if not levels:
+                self._levels.pop(want, None)

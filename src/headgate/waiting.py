@@ -184,8 +184,7 @@ class Lines:
         finally:
             line.moving = False
             self._ranks.mark(line)
-            for other in self._ranks.freed():
-                self._move(other)
+            self._ranks.relieve(self._move)
 
     def _next(self, line: Line) -> tuple[Waiter | None, int]:
         """Serve whom can be served; who is to be served next, and when."""
