@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 import threading
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from nginx_tools import free_port
 from headgate.gateway import Guard, Held, Plan
 from headgate.gateway.patience import Patience
 from headgate.gateway.plan import Target
+from headgate.gateway.upstream import Upstream as Far
 from headgate.service.settings import SettingsError
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
@@ -202,6 +205,29 @@ def test_an_upstream_that_stops_in_the_middle(upstream: Upstream) -> None:
         answer = raw.rest()
     assert b"first" in answer
     assert not answer.endswith(b"0\r\n\r\n")  # so the client knows
+
+
+def test_nothing_is_kept_of_what_an_upstream_does_not_read() -> None:
+    async def body() -> AsyncIterator[bytes]:
+        while True:
+            yield bytes(65536)
+
+    async def main(port: int) -> None:
+        far = Far(Plan(f"http://127.0.0.1:{port}"))
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(1):
+                await far.request("POST", "/", "", [], body())
+        await far.close()
+
+    gc.collect()  # what others have left is not meant
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        warnings.catch_warnings(record=True) as told,
+    ):
+        warnings.simplefilter("always")
+        asyncio.run(main(listener.getsockname()[1]))
+        gc.collect()
+    assert [str(each.message) for each in told if each.category is ResourceWarning] == []
 
 
 def test_no_connection_in_time() -> None:

@@ -25,6 +25,17 @@ class Lost(aiohttp.ClientError):
     """The connection broke."""
 
 
+class Response(ClientResponse):
+    """A response that leaves nothing behind when it is given up."""
+
+    def close(self) -> None:
+        """Close it; what an upstream that does not read has not taken is thrown away."""
+        transport = None if self.connection is None else self.connection.transport
+        super().close()
+        if transport is not None:
+            transport.abort()  # else it would stay until all of it was taken
+
+
 async def once(request: ClientRequest, handler: ClientHandlerType) -> ClientResponse:
     """Send a request once: aiohttp would repeat some whose connection broke."""
     try:
@@ -102,6 +113,7 @@ class Upstream:
             max_line_size=plan.max_head,
             max_field_size=plan.max_head,
             read_bufsize=BUFFER,
+            response_class=Response,
             middlewares=(once,),
         )
 
