@@ -40,7 +40,7 @@ CELLS = max(WAIT_SUM, LATENCY_SUM, 25) + 1
 MOST = 4096
 """So many rules are counted apart in each thread; any further ones together."""
 OTHERS = "(others)"
-SEEN = 256
+SEEN = 64
 """So many calls are remembered before their keys are counted."""
 
 _LATENCIES, _WAITS = nanos(LATENCIES), nanos(WAITS)
