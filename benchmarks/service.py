@@ -227,10 +227,13 @@ def main(seconds: float = 2.0, rounds: int = 5) -> dict[str, float]:
             new.append(loaded(other, strangers, seconds).rate / rate)
         half = statistics.median(rates[other]) / 2
         tails: dict[int, list[float]] = {one: [], other: []}
+        middles: dict[int, list[float]] = {one: [], other: []}
         # Many short turns: whatever else stops this machine for some milliseconds spoils few.
         for _ in range(rounds * 4):
             for port in (one, other):
-                tails[port].append(loaded(port, asked, seconds / 4, half).p99)
+                load = loaded(port, asked, seconds / 4, half)
+                tails[port].append(load.p99)
+                middles[port].append(load.p50)
         tail = statistics.median(b / a for a, b in zip(tails[one], tails[other], strict=True))
         before, _ = used(worker)
         took = max(2.0, seconds)
@@ -242,6 +245,8 @@ def main(seconds: float = 2.0, rounds: int = 5) -> dict[str, float]:
         "throughput_ratio": ratio,
         "throughput_ratio_strangers": statistics.median(new),
         "half_load_per_second": half,
+        "constant_p50_ms": statistics.median(middles[one]) * 1e3,
+        "checks_p50_ms": statistics.median(middles[other]) * 1e3,
         "constant_p99_ms": statistics.median(tails[one]) * 1e3,
         "checks_p99_ms": statistics.median(tails[other]) * 1e3,
         "p99_ratio": tail,
